@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from surprise_rerank.core.arrays import Float64Array, IntArray
+from surprise_rerank.core.arrays import BoolArray, Float64Array, IntArray
 from surprise_rerank.errors import DataError
 
 
@@ -193,6 +193,20 @@ def deviation(values: npt.ArrayLike) -> float | None:
     """The standard deviation of what the values are a sample of (ddof 1); None for one."""
     sample = np.asarray(values, dtype=np.float64)
     return float(sample.std(ddof=1)) if len(sample) > 1 else None
+
+
+def mcnemar(first: BoolArray, second: BoolArray) -> float:
+    """Two-sided p-value of McNemar's exact test: whether two classifiers are right equally often.
+
+    Of the texts that one of them has right and the other one wrong, either should have half (McNemar, 1947).
+
+    >>> mcnemar(np.array([True] * 9 + [False]), np.array([False] * 9 + [True]))
+    0.021484375
+    """
+    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+    if not only_first + only_second:
+        return 1.0
+    return float(stats.binomtest(only_first, only_first + only_second).pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import tempfile
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,9 +13,11 @@ from itertools import cycle, islice
 from typing import TypeAlias
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 
 from surprise_rerank import border
-from surprise_rerank.classify.classifier import SurpriseClassifier
+from surprise_rerank.classify.classifier import ClassifierModel, SurpriseClassifier
 from surprise_rerank.classify.few_shot import (
     FewShotTraining,
     TrainingHistory,
@@ -24,32 +29,32 @@ from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
-from surprise_rerank.encoders.base import dense_vectors
+from surprise_rerank.encoders.base import Encoder, dense_vectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.eval.reports.report import Plot, Table
-from surprise_rerank.eval.stats import holm
-from surprise_rerank.eval.studies.classify_task import (
-    EXTRA,
-    HALF_POOLED,
-    LOGISTIC,
-    ZERO_SHOT,
+from surprise_rerank.eval.stats import holm, mcnemar
+from surprise_rerank.eval.studies.labelled import (
+    COSINE,
+    SURPRISE,
+    Answers,
     ClassifyStudy,
+    LabelledTexts,
+    LabelledVectors,
     Task,
-    by_labels,
     label_names,
-    logistic_regression,
-    mcnemar,
-    qualities,
     read_label_names,
-    setfit_answers,
 )
-from surprise_rerank.eval.studies.labelled import COSINE, Answers, LabelledTexts, LabelledVectors
 from surprise_rerank.eval.studies.settings import FEW_SHOT_SYSTEMS, ClassifySettings
 from surprise_rerank.eval.studies.study import Shown
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Weight
 
+LOGISTIC = "logistic"
+HALF_POOLED = "half-pooled"  # the default of the classifier
+_MODELS: Mapping[str, ClassifierModel] = {**SURPRISE, HALF_POOLED: "half-pooled"}
+ZERO_SHOT = (COSINE, *_MODELS)  # by the labels' names alone
+_ITERATIONS = 2000  # of the regression: enough for unit vectors of a hundred classes
 # In place of a template, for a system that uses no label names.
 _NO_TEMPLATE = "-"
 # Row of the table -> system, weight.
@@ -61,11 +66,10 @@ ENSEMBLE_SYSTEMS: dict[str, tuple[str, Weight]] = {
     "half-pooled, crossover": (HALF_POOLED, "crossover"),
     "half-pooled, weight 1": (HALF_POOLED, 1.0),
 }
-SETFIT = "setfit"
+SETFIT = "setfit"  # also the extra that brings it
 _NEED_TRAINING = ("cosine", "surprise", SETFIT)
 _DRAWS_OF_EXAMPLES, _DRAWS_OF_ENSEMBLES = 3, 10
-# SetFit's number of sentences of each class that it learns from where there are no examples.
-_SENTENCES = 8
+_SENTENCES = 8  # of each class, which SetFit learns from where there are no examples
 # The labels' vectors and (n, d) those of the tested texts, after a training if there was one.
 _Trained: TypeAlias = tuple[Mapping[str, Float32Array], Float32Array, TrainingHistory | None]
 
@@ -117,8 +121,8 @@ class FewShot(ClassifyStudy):
             systems = tuple(name for name in systems if name not in impossible)
         if SETFIT in systems and not is_installed("setfit"):
             if wanted:
-                import_extra("setfit", EXTRA)  # raises
-            self.leave_out(f"no setfit: it is not installed: run {pip_line(EXTRA)}")
+                import_extra("setfit", SETFIT)  # raises
+            self.leave_out(f"no setfit: it is not installed: run {pip_line(SETFIT)}")
             systems = tuple(name for name in systems if name != SETFIT)
         try:
             self.data.label_vectors(model.encoder, self.settings.templates[0])
@@ -263,13 +267,8 @@ class _Learner:
 
 def training_of(settings: ClassifySettings, seed: int) -> FewShotTraining:
     """The training that settings ask for."""
-    return FewShotTraining(
-        soft_negative=settings.soft_negative,
-        gamma=settings.gamma,
-        weight_decay=settings.weight_decay,
-        target_f1=settings.target_f1,
-        seed=seed,
-    )
+    names = ("soft_negative", "gamma", "weight_decay", "target_f1")
+    return FewShotTraining(**{name: getattr(settings, name) for name in names}, seed=seed)
 
 
 def draw_examples(truth: IntArray, shots: int, classes: Sequence[str], rng: np.random.Generator) -> IntArray:
@@ -312,11 +311,10 @@ class ZeroShot(ClassifyStudy):
         self._right: dict[tuple[str, str, str], BoolArray] = {}
 
     def measure(self, model: LabelledVectors) -> None:
-        task, train = self.data, self.data.train
+        task, train, templates = self.data, self.data.train, self.settings.templates
         texts = model.of(task.texts)
         source = texts if train is None or not self.settings.inductive else model.of(train)
         ensemble = Ensemble.from_vectors(source, similarity="cosine")
-        templates = self.settings.templates
         mixing = (self.settings.weight, self.settings.crossover_size)
         with self.terminal.bar(f"{model.name}: classifying", len(set(templates)), "templates") as advance:
             for template, labels in self.labels_by_template(model):
@@ -434,3 +432,70 @@ class EnsembleSizes(ClassifyStudy):
         if left:
             yield f"ensembles of {', '.join(left)} leave no text to test and are left out"
         yield from self.data.remarks()
+
+
+def by_labels(
+    system: str,
+    labels: Mapping[str, Float32Array],
+    texts: Float32Array,
+    ensemble: Ensemble,
+    weight: Weight,
+    crossover_size: float,
+) -> tuple[IntArray, float | None]:
+    """(n,) places of the classes that a system of `ZERO_SHOT` chooses, and the weight of surprise."""
+    plain = system == COSINE
+    how = {"weight": 0.0} if plain else {"model": _MODELS[system], "weight": weight}
+    classifier = SurpriseClassifier(labels, **how, crossover_size=crossover_size)
+    classifier.fit(texts, ensemble=ensemble)
+    places = np.searchsorted(np.array(list(labels)), classifier.predict(texts)).astype(np.int64)
+    return places, None if plain else float(classifier.weight_)
+
+
+def logistic_regression(examples: Float32Array, truth: IntArray, texts: Float32Array) -> IntArray:
+    """(n,) places of the chosen classes of a logistic regression on unit vectors, to convergence."""
+    border.some("classes of the examples", np.unique(truth), "give some of two", 2)
+    model = LogisticRegression(max_iter=_ITERATIONS).fit(examples.astype(np.float64), truth)
+    return np.asarray(model.predict(texts.astype(np.float64)), dtype=np.int64)
+
+
+def qualities(truth: IntArray, chosen: IntArray) -> dict[str, float]:
+    """Accuracy, macro F1 (of the classes that have texts) and weighted F1 of n answers, from 0 to 1."""
+    # A class that is chosen and has no text lowers the others' precision; its own F1 is not defined.
+    present = np.unique(truth)
+    macro, weighted = (
+        float(f1_score(truth, chosen, labels=present, average=average, zero_division=0.0))
+        for average in ("macro", "weighted")
+    )
+    return {"accuracy": float((truth == chosen).mean()), "macro F1": macro, "weighted F1": weighted}
+
+
+def setfit_answers(
+    encoder: Encoder, examples: Sequence[str], truth: IntArray, texts: Sequence[str], seed: int
+) -> tuple[IntArray, float]:
+    """(n,) places of the classes that SetFit with its defaults chooses, and the seconds of training.
+
+    (Tunstall et al., arXiv 2209.11055.) The encoder stays as it is. Texts have no prompt, as SetFit uses
+    none.
+    """
+    setfit = import_extra("setfit", SETFIT)
+    datasets = import_extra("datasets", SETFIT)
+    from transformers import PrinterCallback, ProgressCallback
+
+    setfit.logging.set_verbosity_error()  # its import turns its log on
+    datasets.disable_progress_bars()
+    body = copy.deepcopy(encoder.model)  # type: ignore[attr-defined]
+    model = setfit.SetFitModel(model_body=body, model_head=LogisticRegression())
+    data = datasets.Dataset.from_dict({"text": list(examples), "label": truth.tolist()})
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.filterwarnings("ignore", message=".*pin_memory.*")  # for a GPU where there is none
+        arguments = setfit.TrainingArguments(
+            output_dir=folder, seed=seed, save_strategy="no", report_to="none", show_progress_bar=False
+        )
+        trainer = setfit.Trainer(model=model, args=arguments, train_dataset=data)
+        for usual in (ProgressCallback, PrinterCallback):
+            trainer.remove_callback(usual)
+        start = time.perf_counter()
+        trainer.train()
+        seconds = time.perf_counter() - start
+        places = model.predict(list(texts), as_numpy=True, show_progress_bar=False)
+    return np.asarray(places, dtype=np.int64), seconds

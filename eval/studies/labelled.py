@@ -1,4 +1,4 @@
-"""Texts with a label each, from JSONL, CSV, TSV and Parquet files, and their vectors by a model."""
+"""Texts with a label each, from files and data sets; their vectors by a model; and what is classified."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
+import yaml
 
 from surprise_rerank import border
+from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.readers import Fields, open_documents
 from surprise_rerank.connectors.readers.fields import TEXT_NAMES, TITLE_NAMES
 from surprise_rerank.connectors.readers.source import OnError
-from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import cache_folder, disk_errors, whole_file
 from surprise_rerank.documents import Document
@@ -24,7 +27,7 @@ from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.eval.studies.settings import LabelledSettings
+from surprise_rerank.eval.studies.settings import ClassifySettings, LabelledSettings
 from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.surprise.score import SurpriseModel
 
@@ -36,6 +39,8 @@ SURPRISE: Mapping[str, SurpriseModel] = {
     "percentile": "percentile",
     "empirical": "empirical",
 }
+# Class -> its name, or several descriptions whose vectors' mean counts.
+LabelNames: TypeAlias = Mapping[str, tuple[str, ...]]
 _HUB = "hf:"
 _UNLABELLED = "name the one that has (--label-field), or give --set answers=yes, which needs none"
 
@@ -220,3 +225,129 @@ class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
     def tables(self) -> Iterator[Table]:
         columns = (Column("model"), Column("text"), Column(self._answer))
         yield Table("answers", f"The {self._answer} of each text", columns, tuple(self._rows))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Texts that are tested, names of two classes or more, in their order, and texts to learn from."""
+
+    texts: LabelledTexts
+    names: LabelNames
+    train: LabelledTexts | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The L classes that can be chosen."""
+        return tuple(self.names)
+
+    @cached_property
+    def truth(self) -> IntArray:
+        """(n,) places of the texts' classes."""
+        return self.places(self.texts)
+
+    def places(self, texts: LabelledTexts) -> IntArray:
+        """(n,) places of other texts' classes."""
+        return np.searchsorted(np.array(self.classes), np.array(texts.labels)).astype(np.int64)
+
+    def label_vectors(self, encoder: Encoder, template: str) -> dict[str, Float32Array]:
+        """Class -> the (d,) unit vector of its names in the template."""
+        labels = Labels.of(self.names)
+        vectors = labels.vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
+        return dict(zip(self.classes, vectors, strict=True))
+
+    def remarks(self) -> Iterator[str]:
+        """Notes on the texts and the labels."""
+        for texts in filter(None, (self.texts, self.train)):
+            yield from texts.remarks()
+        unseen = sorted(set(self.classes).difference(self.texts.labels))
+        if unseen:
+            named = ", ".join(unseen[:5]) + ", ..." * (len(unseen) > 5)
+            yield f"{self.texts.name} has no text of {len(unseen)} of {len(self.classes)} classes: {named}"
+
+
+class ClassifyStudy(LabelledStudy[ClassifySettings, Task]):
+    """What the studies of classification share: the task, the models, and the facts."""
+
+    heading: ClassVar[str]
+
+    def prepare(self) -> None:
+        self._described: list[dict[str, str]] = []
+
+    @property
+    def title(self) -> str:
+        return f"{self.heading}: {self.data.texts.name}"
+
+    def read(self) -> Task:
+        settings = self.settings
+        columns = settings.columns()
+        texts = read_labelled(settings.file, **columns)
+        train = None if settings.train is None else read_labelled(settings.train, **columns)
+        names = None if settings.names is None else read_label_names(settings.names)
+        classes = {*texts.labels, *(train.labels if train is not None else ())}
+        return Task(texts.sample(settings.limit), label_names(classes, names), train)
+
+    def models(self) -> Iterator[LabelledVectors]:
+        for model in super().models():
+            self._described.append({"name": model.encoder.name, "fingerprint": model.encoder.fingerprint})
+            yield model
+        if not len(self.measurements):
+            raise DataError(next(iter(self.remarks)))  # why the last model, and all before it, told nothing
+
+    def labels_by_template(self, model: LabelledVectors) -> Iterator[tuple[str, dict[str, Float32Array]]]:
+        """Each template once with its labels' vectors; those that do not tell labels apart are left out."""
+        for template in dict.fromkeys(self.settings.templates):
+            try:
+                yield template, self.data.label_vectors(model.encoder, template)
+            except DataError as error:
+                self.leave_out(f"{model.name}, {template}: not measurable, as {error}")
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "settings": {**self.settings.facts(), "names": dict(self.data.names)},
+            "models": self._described,
+            "texts": len(self.data.texts),
+            "values": self.measurements.facts(),
+        }
+
+
+def label_names(classes: Iterable[str], described: LabelNames | None) -> LabelNames:
+    """The names of classes, in the order of characters; a class's own has spaces for its underscores."""
+    labels = sorted(set(classes))
+    names = {name: (name.replace("_", " "),) for name in labels} if described is None else described
+    missing = [name for name in labels if name not in names]
+    if missing:
+        raise DataError(
+            f"the label names lack {', '.join(map(repr, missing[:5]))}, which texts are labelled with; "
+            f"they have {', '.join(map(repr, list(names)[:10]))}"
+        )
+    border.some("classes", names, "give texts of two", 2)
+    Labels.of(names)  # reports two classes of one name before anything is encoded
+    return {name: names[name] for name in sorted(names)}
+
+
+def read_label_names(path: Path) -> LabelNames:
+    """Read a YAML mapping of classes to names, or to lists of names."""
+    with disk_errors(str(path)):
+        content = path.read_bytes()
+    try:
+        read = yaml.load(content, _UniqueKeys)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
+    names_by_class = {}
+    mapping: dict[str, Any] = border.mapping(f"{path}, class -> names,", read)
+    for name, value in mapping.items():
+        names = border.texts(f"{path}, {name}", [value] if isinstance(value, str) else value, least=1)
+        names_by_class[name] = tuple(border.text(f"{path}, {name}", text, blank=False) for text in names)
+    return names_by_class
+
+
+class _UniqueKeys(yaml.BaseLoader):
+    """Nothing but texts, as a class may be called 1, or no; and no duplicate class."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """The mapping of a node."""
+        keys = [key.value for key, _ in node.value]
+        if len(set(keys)) < len(keys):
+            duplicate = next(key for key in keys if keys.count(key) > 1)
+            raise yaml.YAMLError(f"duplicate key {duplicate!r}")
+        return dict(super().construct_mapping(node, deep))

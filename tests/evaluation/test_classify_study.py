@@ -26,9 +26,8 @@ from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 from surprise_rerank.eval.studies import classification as classification_studies
 from surprise_rerank.eval.studies.classification import ENSEMBLE_SYSTEMS as SYSTEMS
-from surprise_rerank.eval.studies.classification import classification, draw_examples
-from surprise_rerank.eval.studies.classify_task import ZERO_SHOT, label_names, read_label_names
-from surprise_rerank.eval.studies.labelled import read_labelled
+from surprise_rerank.eval.studies.classification import ZERO_SHOT, classification, draw_examples
+from surprise_rerank.eval.studies.labelled import label_names, read_label_names, read_labelled
 from surprise_rerank.eval.studies.settings import MODEL, TEMPLATE, ClassifySettings
 
 WORDS = ("dog", "cat", "puppy", "stock", "bank", "share", "train", "road", "car", "this", "matter", "is")
