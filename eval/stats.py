@@ -196,9 +196,7 @@ def deviation(values: npt.ArrayLike) -> float | None:
 
 
 def mcnemar(first: BoolArray, second: BoolArray) -> float:
-    """Two-sided p-value of McNemar's exact test: whether two classifiers are right equally often.
-
-    Of the texts that one of them has right and the other one wrong, either should have half (McNemar, 1947).
+    """Two-sided p of McNemar's exact test (1947): whether two classifiers are right equally often.
 
     >>> mcnemar(np.array([True] * 9 + [False]), np.array([False] * 9 + [True]))
     0.021484375
@@ -214,9 +212,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
-
-    Returns:
-        For each, the largest of (m - i) p_(i) over those that are not larger, at most 1.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     corrected = [0.0] * len(p_values)

@@ -106,10 +106,8 @@ def share(percentile: float) -> str:
 def shown_percentile(percentile: float) -> float:
     """Four digits, rounded down: what is above all of n questions is n / (n + 1), and must not read as 1.
 
-    >>> shown_percentile(3000 / 3001)
-    0.9996
-    >>> shown_percentile(0.95)
-    0.95
+    >>> shown_percentile(3000 / 3001), shown_percentile(0.95)
+    (0.9996, 0.95)
     """
     return math.floor(1e4 * percentile + 1e-6) / 1e4
 

@@ -64,10 +64,7 @@ class SetValues:
 
 
 def set_option(kinds: Callable[[], Sequence[type]], but: Names[str] = ()) -> Callable[[Function], Function]:
-    """The option `--set`; the command gets what was given as `settings`.
-
-    `kinds` gives the settings classes, which may take time to import; fields in `but` have options.
-    """
+    """The option `--set`, which gives the command its `settings`; fields in `but` have options."""
 
     def parse(context: click.Context, _: click.Parameter, texts: tuple[str, ...]) -> SetValues:
         if not texts:

@@ -273,10 +273,7 @@ def _time(evaluation: Evaluation, timed: Sequence[SystemResult]) -> Plot:
 
 
 def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Report) -> None:
-    """A TREC run file per system of ours, and `results.json` with every question's values.
-
-    Run files of several data sets lie in a folder each, as `{dataset}` in the name of a run says it.
-    """
+    """TREC runs of our systems, of several data sets in a folder each, and every value in `results.json`."""
     for evaluation in evaluations:
         place = folder if len(evaluations) == 1 else folder / short_name(evaluation.name)
         for result in evaluation.results:

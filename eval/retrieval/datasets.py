@@ -30,14 +30,8 @@ class RetrievalDataset:
     """A corpus and the judged questions of one split, all in the source's order.
 
     Attributes:
-        name: the data set's name, without the split.
-        documents: the corpus.
-        queries: question id -> text, for the questions that have judgements.
-        qrels: question id -> document id -> relevance, for the same questions; a document that is not there
-            is not judged. Judged documents that the corpus lacks stay, so that recall is not flattered. Ids
-            of pages and passages are `handbook.pdf#12`.
-        split: the split that the questions are of.
-        judged: what the judgements are of.
+        qrels: question id -> document id, or `handbook.pdf#12`, -> relevance. Judged documents that the
+            corpus lacks stay, so that recall is not flattered.
         missing_documents: how many judged documents, or pages, the corpus lacks.
         answers_itself: the questions whose text is most of the document of their id, which none is to find.
         missing_queries: how many judged questions were left out because they have no text.
@@ -158,10 +152,7 @@ def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, d
 
 @dataclass(frozen=True)
 class TrainingQuestions:
-    """Judged questions of the split that weights are fitted on, read and encoded when first asked for.
-
-    `tested` is the split that is evaluated, which must be another one.
-    """
+    """Judged questions of another split than is tested, to fit weights on; read when first asked for."""
 
     dataset: str
     split: str

@@ -59,7 +59,6 @@ AnySystem: TypeAlias = System | Run
 class Evaluation:
     """What came out of one data set, by the systems and measures in the order asked for.
 
-    `name` is data set and split, `title` a line with the model. `qrels` and `questions` are by question id;
     `notes` are what the table's reader must know, `facts` everything else that a report records.
     """
 
@@ -76,10 +75,7 @@ class Evaluation:
 def evaluate(
     settings: RetrievalSettings, terminal: Terminal | None = None, encoder: Encoder | None = None
 ) -> Evaluation:
-    """Load, index what is not indexed yet, run every system over every question, and measure.
-
-    `encoder` is the model of the settings, where it is loaded already.
-    """
+    """Load, index what is not indexed yet, run every system over every question, and measure."""
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
     similarities = {name: similarity_system(name) for name in with_raw() if name not in SYSTEMS}

@@ -472,11 +472,7 @@ def qualities(truth: IntArray, chosen: IntArray) -> dict[str, float]:
 def setfit_answers(
     encoder: Encoder, examples: Sequence[str], truth: IntArray, texts: Sequence[str], seed: int
 ) -> tuple[IntArray, float]:
-    """(n,) places of the classes that SetFit with its defaults chooses, and the seconds of training.
-
-    (Tunstall et al., arXiv 2209.11055.) The encoder stays as it is. Texts have no prompt, as SetFit uses
-    none.
-    """
+    """(n,) classes that SetFit (arXiv 2209.11055) chooses by its defaults, without prompts; and seconds."""
     setfit = import_extra("setfit", SETFIT)
     datasets = import_extra("datasets", SETFIT)
     from transformers import PrinterCallback, ProgressCallback

@@ -60,10 +60,7 @@ _TEXTS_AT_ONCE = 4096  # token vectors, which an encoder also makes, are in memo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """n texts, their words parted by single spaces, and (n,) places of their classes.
-
-    `others` are n texts that they are compared with; empty where the task is about single texts.
-    """
+    """n texts, the others of pairs if the task has these, and (n,) places of their classes."""
 
     texts: tuple[str, ...]
     others: tuple[str, ...]

@@ -49,10 +49,9 @@ WORD_SIMILARITY_SETS = (
 
 @dataclass(frozen=True, slots=True)
 class RankingTask:
-    """Pairs that mean nearly the same: the second item is to be found among a background, given the first.
+    """Pairs that mean nearly the same, whose second item is to be found among a background.
 
-    Items of pairs are in the background, too. `judged` are, of words, sets in which people say how similar
-    two are.
+    `judged` are, of words, sets in which people say how similar two are.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -136,10 +135,7 @@ class ProcessedWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """The (v, d) vectors of a model's words, and the (n,) rows of n wanted words, -1 for the unknown.
-
-    Those of an encoder, which has a vector for every word, are of the n words.
-    """
+    """A model's (v, d) vectors, and the (n,) rows of n words, -1 for the unknown; an encoder has these n."""
 
     vectors: FloatArray
     rows: IntArray
@@ -154,11 +150,7 @@ class Vocabulary:
             return cls(model.vectors(words, advance), np.arange(len(words)))
 
     def processed(self, variant: str = "") -> ProcessedWords:
-        """The vectors of the n words.
-
-        By the variant, the first two principal components of the vocabulary are removed, too (Mu and
-        Viswanath, 'All-but-the-Top', ICLR 2018), or it is whitened.
-        """
+        """The n words' vectors, by the variant without two components (Mu, Viswanath, 2018), or whitened."""
         taken = _fitted(self.vectors, variant)
         total = sum(unit_rows(taken(block)).sum(axis=0, dtype=np.float64) for block in _blocks(self.vectors))
         is_known = self.rows >= 0
@@ -267,8 +259,8 @@ class RankStudy(SentenceBenchmark[RankSettings, RankingTask]):
 class WordStudy(RankStudy):
     """EvalRank of words, and how similarities of words agree with people's.
 
-    Vectors are centred over the vocabulary, and for all measures but `l2` scaled to length 1; an unknown word
-    has the mean of the processed vectors. An encoder's vocabulary is the words of pairs and sets.
+    Vectors are centred over the vocabulary, of an encoder the words of pairs and sets, and for all measures
+    but `l2` scaled to length 1; an unknown word has the mean of the processed vectors.
     """
 
     items = "words"
@@ -323,8 +315,8 @@ class WordStudy(RankStudy):
 class SentenceStudy(RankStudy):
     """EvalRank of sentences.
 
-    Sentence vectors are centred over the background, and for all measures but `l2` scaled to length 1. What
-    has to be fitted, IDF for one, is fitted on the background.
+    Vectors are centred over the background, on which IDF and the like are fitted, and for all measures but
+    `l2` scaled to length 1.
     """
 
     items = "sentences"

@@ -101,10 +101,7 @@ def hits(places: Float64Array, k: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """The items of a ranking, once each: (m, d) float32 vectors, centred, and scaled to length 1 if known.
-
-    `counts` are (m,): how often each is in the background; 0 for one that is not.
-    """
+    """Items of a ranking, once each: (m, d) float32 vectors, plain and unit; how often they are in it."""
 
     plain: Float32Array
     unit: Float32Array
@@ -112,10 +109,7 @@ class Items:
 
     @classmethod
     def of(cls, plain: Float32Array, unit: Float32Array, background: int) -> tuple[Items, IntArray]:
-        """Items of (n, d) vectors, equal ones as one; and (n,) which one each vector is.
-
-        The first `background` of the vectors are the background.
-        """
+        """Items of (n, d) vectors, the first being the background; and (n,) which one each vector is."""
         kinds: dict[bytes, int] = {}
         vectors = np.concatenate([plain, unit], axis=1) + np.float32(0)  # which makes 0 of -0
         numbers = (kinds.setdefault(vector.tobytes(), len(kinds)) for vector in vectors)

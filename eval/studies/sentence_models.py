@@ -26,11 +26,7 @@ _NO_VARIANCE = 1e-10  # of the largest one, what is rounding
 
 @dataclass(frozen=True, slots=True)
 class SentenceModel:
-    """A model of sentences, with its name for tables.
-
-    Word vectors are looked up for the lower-cased words between white space: benchmarks are tokenised
-    already.
-    """
+    """A model of sentences; word vectors are looked up for lower-cased words between white space."""
 
     name: str
     encoder: Encoder
@@ -56,10 +52,9 @@ class SentenceModel:
 
 
 class PooledEncoder(SentenceTransformerEncoder):
-    """A transformer whose text vectors are pooled otherwise than its own configuration has it.
+    """A transformer whose vectors are the last layer's of the first token (`cls`), or means of all tokens.
 
-    `cls` is the last layer's vector of the first token, `first-last` the mean over all tokens of the first
-    and the last layer.
+    `first-last` is the mean over the first and the last layer.
     """
 
     def __init__(self, encoder: SentenceTransformerEncoder, pooling: Pooling) -> None:

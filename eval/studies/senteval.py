@@ -73,10 +73,7 @@ def accuracy(weights: Float32Array, examples: Examples) -> float:
 def fit_each(
     train: Examples, dev: Examples, grid: Sequence[float], classes: int, seed: int
 ) -> list[Float32Array]:
-    """Weights for each l2, stopped by the development set.
-
-    All are fitted in the same batches: RMSprop treats every weight by itself.
-    """
+    """Weights for each l2, stopped by the development set; RMSprop treats every weight by itself."""
     rng = np.random.default_rng(seed)
     # A bias is the weight of a feature that is always 1.
     features = _with_bias(train.features)
@@ -151,10 +148,7 @@ def learn_relatedness(
     tested: Float32Array,
     seed: int,
 ) -> tuple[Float64Array, float]:
-    """(n,) predicted judgements of n tested pairs, and the best r on the development set.
-
-    `train` and `dev` are (m, d) features of pairs, and their (m,) judgements.
-    """
+    """(n,) judgements of n tested pairs, and the best r on the development set; features, and (m,) judged."""
     rng = np.random.default_rng(seed)
     features, targets = _with_bias(train[0]), shares_of_grades(train[1]).astype(np.float32)
     bound = train[0].shape[1] ** -0.5
