@@ -73,9 +73,6 @@ class Part:
         spaced = [tuple(" ".join(text.split()) or _NOTHING for text in column) for column in (texts, others)]
         return cls(spaced[0], spaced[1] if any(others) else (), np.array(labels, dtype=np.int64))
 
-    def __len__(self) -> int:
-        return len(self.texts)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DownstreamTask:

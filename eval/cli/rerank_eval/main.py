@@ -35,14 +35,13 @@ Shell completion (bash; zsh and fish likewise):
     cls=Commands,
     epilog=_EPILOG,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.option(
     "--dataset",
     "datasets",
     type=PLACES,
     default=(DEFAULTS.dataset,),
-    show_default=True,
     help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
     "(corpus.jsonl[.gz], queries.jsonl[.gz], and qrels/SPLIT.tsv or qrels.jsonl). With commas: several.",
 )
@@ -54,16 +53,11 @@ Shell completion (bash; zsh and fish likewise):
     f"all.  [default: {','.join(DEFAULTS.systems)}; with `--set runs=`, the baseline]",
 )
 @click.option(
-    "--depth",
-    type=click.IntRange(min=1),
-    default=DEFAULTS.depth,
-    show_default=True,
-    help="How many candidates are re-ranked.",
+    "--depth", type=click.IntRange(min=1), default=DEFAULTS.depth, help="How many candidates are re-ranked."
 )
 @click.option(
     "--model",
     default=DEFAULTS.model,
-    show_default=True,
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     "vectors (.txt, .vec, .npy).",
 )
@@ -71,14 +65,12 @@ Shell completion (bash; zsh and fish likewise):
     "--measures",
     type=NAMES,
     default=DEFAULTS.measures,
-    show_default=True,
     help="Measures in ir_measures' syntax; differences are tested in the first.",
 )
 @click.option(
     "--baseline",
     metavar="SYSTEM",
     default=DEFAULTS.baseline,
-    show_default=True,
     help="The system that the others are compared with, by a paired randomisation test.",
 )
 @click.option(

@@ -37,10 +37,9 @@ _similarities = click.option(
     "--similarities",
     type=NAMES,
     default=RankSettings().similarities,
-    show_default=True,
     help="What is ranked by, with commas between; listed below.",
 )
-_label = click.option("--label-field", "label", default="label", show_default=True, help="Column of labels.")
+_label = click.option("--label-field", "label", default="label", help="Column of labels.")
 _text = click.option("--text-field", "text", help="Column of texts.  [default: text, content, body, ...]")
 _limit = click.option(
     "--limit", type=click.IntRange(1), help="A quick look: N texts, a random sample that is always the same."
@@ -53,7 +52,6 @@ def _models(default: str) -> Any:
         "models",
         multiple=True,
         default=(default,),
-        show_default=True,
         help="A sentence-transformers model, glove-6b-50d, or a file of word vectors. Several times.",
     )
 
@@ -157,10 +155,7 @@ sts = _study(
         "own vectors, or `all`.  [default: the paper's, over raw word vectors or unit token vectors]",
     ),
     click.option(
-        "--baseline",
-        default=StsSettings().baseline,
-        show_default=True,
-        help="The similarity that the others are compared with.",
+        "--baseline", default=StsSettings().baseline, help="The similarity that the others are compared with."
     ),
 )
 
@@ -185,7 +180,6 @@ downstream = _study(
         "--tasks",
         type=NAMES,
         default=DownstreamSettings().tasks,
-        show_default=True,
         help="What to learn, with commas between; also STS-B and SICK-R, which are regressions.",
     ),
 )

@@ -40,7 +40,6 @@ class EnrichSettings:
     "--token-model",
     metavar="NAME",
     default="all-MiniLM-L6-v2",
-    show_default=True,
     help="The model of the token vectors; any, whatever made the dense vectors.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")

@@ -34,7 +34,7 @@ Shell completion (bash; zsh and fish likewise):
     cls=exits.Commands,
     epilog=_EXAMPLES,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(package_name="surprise-rerank")
 @click.pass_context

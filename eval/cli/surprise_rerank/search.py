@@ -44,13 +44,9 @@ def _kinds() -> tuple[type, ...]:
 @click.option(
     "--system", type=SystemChoice(), help="What ranks.  [default: the best that the index stores enough for]"
 )
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="How many are shown.")
+@click.option("--top", type=click.IntRange(1), default=10, help="How many are shown.")
 @click.option(
-    "--pool",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="How many candidates are retrieved and re-ranked.",
+    "--pool", type=click.IntRange(1), default=100, help="How many candidates are retrieved and re-ranked."
 )
 @click.option(
     "--filter",

@@ -39,14 +39,12 @@ Examples:
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     help="Where to listen. What other machines reach needs $SURPRISE_RERANK_TOKEN, or tokens in --config.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8000,
-    show_default=True,
     help="Of TCP; 0 takes a free one, which the log names.",
 )
 @click.option("--page", is_flag=True, help="Open the page to search in, which is at /, in the browser.")

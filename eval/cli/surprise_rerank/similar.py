@@ -71,7 +71,6 @@ class SimilarOptions:
     "--similarity",
     type=click.Choice(["surprise", "cosine", "dynamax"]),
     default="surprise",
-    show_default=True,
     help="What ranks; dynamax compares the 100 most surprising neighbours token by token.",
 )
 @click.option("--groups", type=NEW_FILE, help="Write groups of near-duplicates, too.")
