@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -190,10 +190,6 @@ def _fitted(make: Callable[[Resources], BuiltSystem], resources: Resources) -> B
     return replace(built, reranker=built.reranker.weighted(fitted.weights), note=note)
 
 
-def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, summary: str) -> System:
-    return System(name=name, summary=summary, build=partial(surprise, model, weight, shrink))
-
-
 def similarity_system(name: str) -> System:
     """Cosine's pool by a similarity of this name; a DataError if there is none."""
     named = find_similarity(name)
@@ -213,74 +209,56 @@ def similarity_system(name: str) -> System:
     )
 
 
-def _fusion(name: str, method: FusionMethod, bm25_weight: float, summary: str) -> System:
-    build = partial(_fusion_lucene, method, bm25_weight)
-    return System(name=name, summary=summary, build=build, kind="hybrid", uses=frozenset({"lucene"}))
-
-
-_JUDGED: frozenset[Need] = frozenset({"judgements"})
-
-EVALUATED: Mapping[str, System] = MappingProxyType(
-    {
-        system.name: system
-        for system in (
-            System(
-                name="bm25-lucene",
-                summary="BM25 by Lucene (k1 = .9, b = .4) over title and text",
-                build=_bm25_lucene,
-                kind="sparse",
-                needs=frozenset({"lucene"}),
-            ),
-            _surprise(
-                *("surprise-crossover", "gaussian", "crossover", 0.0),
-                "cosine's pool by surprise, Gaussian model, mixed with the cosine by the crossover weight",
-            ),
-            _surprise("surprise-mixed", "gaussian", 0.5, 0.0, "the same with w = .5"),
-            _surprise(
-                *("surprise-pooled", "pooled", 1.0, 0.0),
-                "z with one deviation for all documents: only their means differ",
-            ),
-            _surprise("surprise-pooled-mixed", "pooled", 0.5, 0.0, "pooled surprise with w = .5"),
-            _surprise(
-                *("surprise-shrunk", "gaussian", 1.0, 0.5),
-                "z with means and variances moved half way to those of all documents",
-            ),
-            _surprise(
-                *("surprise-percentile", "percentile", "crossover", 0.0),
-                "surprise with median and percentile in place of mean and deviation",
-            ),
-            _surprise(
-                *("surprise-empirical", "empirical", "crossover", 0.0),
-                "surprise by its definition, over a sample",
-            ),
-            System(
-                name="auto-fitted",
-                summary="auto with weights fitted on judged training questions, if they help on others",
-                build=partial(_fitted, lambda resources: auto(resources.of_index())),
-                kind="hybrid",
-                needs=_JUDGED,
-            ),
-            _fusion(
-                *("fusion-lucene", "surprise", BM25_WEIGHT),
-                "BM25 by Lucene (weight .5) + cosine + dynamax, surprise-normalised per question",
-            ),
-            _fusion("fusion-lucene-equal", "surprise", 1.0, "the same with equal weights"),
-            System(
-                name="fusion-lucene-fitted",
-                summary="the same with weights fitted on judged training questions, if they help on others",
-                build=partial(_fitted, partial(_fusion_lucene, "surprise", 1.0)),
-                kind="hybrid",
-                needs=_JUDGED,
-                uses=frozenset({"lucene"}),
-            ),
-            _fusion(
-                *("fusion-lucene-zscore", "zscore", 1.0),
-                "the same by deviations within the pool, equal weights",
-            ),
-            _fusion("fusion-lucene-rrf", "rrf", 1.0, "the same by reciprocal ranks, equal weights"),
-            _fusion(
-                "fusion-lucene-minmax", "minmax", 1.0, "the same by min-max over the pool, equal weights"
-            ),
-        )
-    }
+_SURPRISE: tuple[tuple[str, SurpriseModel, Weight, float, str], ...] = (
+    (
+        *("surprise-crossover", "gaussian", "crossover", 0.0),
+        "cosine's pool by surprise, Gaussian model, mixed with the cosine by the crossover weight",
+    ),
+    ("surprise-mixed", "gaussian", 0.5, 0.0, "the same with w = .5"),
+    (
+        *("surprise-pooled", "pooled", 1.0, 0.0),
+        "z with one deviation for all documents: only their means differ",
+    ),
+    ("surprise-pooled-mixed", "pooled", 0.5, 0.0, "pooled surprise with w = .5"),
+    (
+        *("surprise-shrunk", "gaussian", 1.0, 0.5),
+        "z with means and variances moved half way to those of all documents",
+    ),
+    (
+        *("surprise-percentile", "percentile", "crossover", 0.0),
+        "surprise with median and percentile in place of mean and deviation",
+    ),
+    ("surprise-empirical", "empirical", "crossover", 0.0, "surprise by its definition, over a sample"),
 )
+_FUSIONS: tuple[tuple[str, FusionMethod, float, str], ...] = (
+    (
+        *("fusion-lucene", "surprise", BM25_WEIGHT),
+        "BM25 by Lucene (weight .5) + cosine + dynamax, surprise-normalised per question",
+    ),
+    ("fusion-lucene-equal", "surprise", 1.0, "the same with equal weights"),
+    ("fusion-lucene-zscore", "zscore", 1.0, "the same by deviations within the pool, equal weights"),
+    ("fusion-lucene-rrf", "rrf", 1.0, "the same by reciprocal ranks, equal weights"),
+    ("fusion-lucene-minmax", "minmax", 1.0, "the same by min-max over the pool, equal weights"),
+)
+_LUCENE: frozenset[Need] = frozenset({"lucene"})
+_FITTED = partial(System, kind="hybrid", needs=frozenset[Need]({"judgements"}))
+
+
+def _evaluated() -> Iterator[System]:
+    summary = "BM25 by Lucene (k1 = .9, b = .4) over title and text"
+    yield System(name="bm25-lucene", summary=summary, build=_bm25_lucene, kind="sparse", needs=_LUCENE)
+    for name, model, weight, shrink, summary in _SURPRISE:
+        yield System(name=name, summary=summary, build=partial(surprise, model, weight, shrink))
+    for name, method, bm25_weight, summary in _FUSIONS:
+        build = partial(_fusion_lucene, method, bm25_weight)
+        yield System(name=name, summary=summary, build=build, kind="hybrid", uses=_LUCENE)
+    learned = "weights fitted on judged training questions, if they help on others"
+    build = partial(_fitted, lambda resources: auto(resources.of_index()))
+    yield _FITTED(name="auto-fitted", summary=f"auto with {learned}", build=build)
+    build = partial(_fitted, partial(_fusion_lucene, "surprise", 1.0))
+    yield _FITTED(
+        name="fusion-lucene-fitted", summary=f"fusion-lucene with {learned}", build=build, uses=_LUCENE
+    )
+
+
+EVALUATED: Mapping[str, System] = MappingProxyType({system.name: system for system in _evaluated()})
