@@ -243,8 +243,7 @@ class Sources:
     def expected(self) -> int | None:
         """About how many documents there are; None where that cannot be told."""
         counts = [source.expected() for _, source in self.named]
-        told_counts = [count for count in counts if count is not None]
-        return sum(told_counts) if len(told_counts) == len(counts) else None
+        return None if None in counts else sum(map(int, counts))  # type: ignore[arg-type]
 
     @property
     def unusable(self) -> list[Unusable]:

@@ -93,15 +93,12 @@ class RelatednessTask:
     """Judged pairs of sentences, to learn from, to stop by and to test."""
 
     name: str
-    train: SubTask
-    dev: SubTask
-    test: SubTask
+    parts: tuple[SubTask, ...]
 
     @property
     def texts(self) -> tuple[str, ...]:
         """Every sentence once."""
-        parts = (self.train, self.dev, self.test)
-        return tuple(dict.fromkeys(text for part in parts for text in (*part.first, *part.second)))
+        return tuple(dict.fromkeys(text for part in self.parts for text in (*part.first, *part.second)))
 
 
 def read_task(name: str, data: Path | None) -> DownstreamTask:
@@ -236,8 +233,8 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
         names, data = dict.fromkeys(self.settings.tasks), self.settings.data
         tasks: list[Task] = [read_task(name, data) for name in names if name not in RELATEDNESS]
         for name in (name for name in names if name in RELATEDNESS):
-            parts = (part.subtasks[0] for part in read_data_sets(data, _JUDGED[name]))
-            tasks.append(RelatednessTask(name, *parts))
+            data_sets = read_data_sets(data, _JUDGED[name])
+            tasks.append(RelatednessTask(name, tuple(data_set.subtasks[0] for data_set in data_sets)))
         return tasks
 
     def measure(self, model: SentenceModel) -> None:
@@ -323,8 +320,7 @@ def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float
 def relatedness(task: RelatednessTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
     """Pearson's and Spearman's coefficients x 100 with the judgements of the test, for each seed."""
     train, dev, test = (
-        (pair_features(vectors(part.first), vectors(part.second)), part.judgements)
-        for part in (task.train, task.dev, task.test)
+        (pair_features(vectors(part.first), vectors(part.second)), part.judgements) for part in task.parts
     )
     for seed in range(SEED, SEED + _SEEDS):
         predicted, best = learn_relatedness(train, dev, test[0], seed)

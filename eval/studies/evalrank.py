@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, FloatArray, IntArray, unit_rows
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.line_files import data_folder, number, read_rows
 from surprise_rerank.eval.reports.report import Plot, Series, Table
@@ -121,16 +121,14 @@ _COMPONENTS = 2  # which post-processing takes off
 _ROWS_AT_ONCE = 8192
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProcessedWords:
-    """The (n, d) float32 vectors of n words, centred, and the same at length 1; and whether each is known.
+class ProcessedWords(NamedTuple):
+    """The (n, d) float32 vectors of n words, centred, and the same at length 1.
 
     An unknown word has the mean of the vocabulary: zeros, and a vector that is shorter than 1.
     """
 
     plain: Float32Array
     unit: Float32Array
-    known: BoolArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +157,7 @@ class Vocabulary:
         plain[is_known] = processed
         unit = unit_rows(plain)
         unit[~is_known] = total / len(self.vectors)
-        return ProcessedWords(plain, unit, is_known)
+        return ProcessedWords(plain, unit)
 
 
 def _fitted(vectors: FloatArray, variant: str) -> Removal | Whitening:

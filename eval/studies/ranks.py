@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 
@@ -137,18 +137,6 @@ def _blocks(first: IntArray, size: int) -> Iterator[tuple[IntArray, IntArray, In
 with importing("torch"):
     import torch
 
-DenseMeasure: TypeAlias = Literal[
-    "cosine",
-    "l2",
-    "csls",
-    "surprise",
-    "surprise-crossover",
-    "surprise-mixed",
-    "surprise-pooled",
-    "surprise-pooled-mixed",
-    "surprise-shrunk",
-]
-DENSE_MEASURES: tuple[DenseMeasure, ...] = get_args(DenseMeasure)
 # (b,) numbers of b pairs of vectors, each (b, d).
 _OfPairs: TypeAlias = Callable[[Float64Array, Float64Array], Float64Array]
 # Model, weight, and how far moments are moved to those of all items; as the systems of these names.
@@ -160,10 +148,10 @@ _SURPRISE: dict[str, tuple[SurpriseModel, Weight, float]] = {
     "surprise-pooled-mixed": ("pooled", 0.5, 0.0),
     "surprise-shrunk": ("gaussian", 1.0, 0.5),
 }
+DENSE_MEASURES = ("cosine", "l2", "csls", *_SURPRISE)
 # Cosines of float32 vectors that are nearer than this are equal; distances, in units of a usual length.
 _ROUNDING = 1e-6
-# Neighbours that CSLS takes the mean of (Conneau et al., ICLR 2018).
-_NEIGHBOURS = 10
+_NEIGHBOURS = 10  # that CSLS takes the mean of
 _BLOCK = 512
 
 

@@ -1,15 +1,15 @@
 """SentEval's classifier of sentence vectors: logistic regression by stochastic gradients, stopped early.
 
-Published figures come from it (Conneau and Kiela, 'SentEval: An Evaluation Toolkit for Universal Sentence
-Representations', LREC 2018, with its settings for fast prototyping): RMSprop in batches of 128. After every
-second pass the accuracy on a development set is looked at. Training ends when it has not grown for the fourth
-time, and the best state is kept. What comes out depends on the seed: on 500 test questions, by up to
-three points. A regression to convergence is 4 points above the published accuracy of TREC.
+Published figures come from it (Conneau and Kiela, 'SentEval', LREC 2018, its settings for fast prototyping):
+RMSprop in batches of 128. After every second pass the accuracy on a development set is looked at. Training
+ends when it has not grown for the fourth time, and the best state is kept. What comes out depends on the
+seed: on 500 test questions, by up to three points. A regression to convergence is 4 points above the
+published TREC.
 
-How similar two sentences are is learnt from judged pairs: a judgement becomes shares of five grades, and a
-softmax regression of |u - v| and u * v learns them by Adam in batches of 64, with the squared error; the
-prediction is the mean grade (Tai, Socher and Manning, ACL 2015). After every fiftieth pass Pearson's r on the
-development set is looked at, and training ends likewise.
+How similar two sentences are is learnt from judged pairs: a judgement becomes shares of five grades, which a
+softmax regression of |u - v| and u * v learns by Adam with the squared error; the prediction is the mean
+grade (Tai, Socher and Manning, ACL 2015). After every fiftieth pass r on the development set is looked at
+likewise.
 """
 
 from __future__ import annotations

@@ -216,11 +216,6 @@ class Compared(NamedTuple):
     high: float
     verdict: Verdict | None
 
-    @property
-    def in_years(self) -> bool:
-        """Whether the sub-task is one of a year of STS."""
-        return self.task.split()[0] in YEARS
-
 
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
     """The names of similarities for a model: the baseline first, once each.
@@ -329,8 +324,8 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
                     mean = {"Pearson": 100 * float(np.mean(values["Pearson"]))}  # type: ignore[arg-type]
                     of_years.add((*system, data_set.name), mean)
             for task in data_set.subtasks:
-                for system in systems:
-                    of_tasks.add((*system, task.name), self.measurements.means((*system, task.name)))
+                for key in ((*system, task.name) for system in systems):
+                    of_tasks.add(key, {c: self.measurements.mean(key, c) for c in (*_COEFFICIENTS, "pairs")})
         title = "Pearson correlation x 100, mean over a year's sub-tasks"
         years = of_years.crossed("sts", title, "Pearson", 2, ("The last column is the mean of the years.",))
         if years is not None:
@@ -364,7 +359,7 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
     def _wins(self) -> Table:
         counts: dict[tuple[str, str], Counter[Verdict | None]] = {}
         for row in self._compared:
-            if row.in_years:
+            if row.task.split()[0] in YEARS:
                 counts.setdefault((row.model, row.similarity), Counter())[row.verdict] += 1
         measurements = Measurements(*self.keys[:2])
         for key, verdicts in counts.items():
@@ -379,7 +374,7 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
 
     def plots(self) -> Iterator[Plot]:
         baseline, differences = self.settings.baseline, Measurements(*self.keys[:2])
-        for row in [row for row in self._compared if row.in_years] or self._compared:
+        for row in [row for row in self._compared if row.task.split()[0] in YEARS] or self._compared:
             if not math.isnan(row.difference):
                 differences.add(row[:2], {"difference": row.difference})
         for model in dict.fromkeys(key[0] for key in differences):

@@ -56,10 +56,6 @@ class Measurements:
         values = self.values(key, measure)
         return float(values.mean()) if len(values) else None
 
-    def means(self, key: Key) -> dict[str, float | None]:
-        """Every measure's mean."""
-        return {measure: self.mean(key, measure) for measure in self._values[key]}
-
     def table(
         self,
         name: str,

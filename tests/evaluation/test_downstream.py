@@ -154,7 +154,8 @@ def test_what_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.shared
 def test_the_published_files_are_read_whole(shared_data: Path) -> None:
-    sizes = {name: [len(part.labels) for part in read_task(name, shared_data).parts.values()] for name in TASKS}
+    parts = {name: read_task(name, shared_data).parts.values() for name in TASKS}
+    sizes = {name: [len(part.labels) for part in of_task] for name, of_task in parts.items()}
     assert sizes == {
         "SCICITE": [7320, 916, 1861],
         "MR": [10662],
