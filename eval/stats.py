@@ -189,12 +189,6 @@ def difference_interval(
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
-def deviation(values: npt.ArrayLike) -> float | None:
-    """The standard deviation of what the values are a sample of (ddof 1); None for one."""
-    sample = np.asarray(values, dtype=np.float64)
-    return float(sample.std(ddof=1)) if len(sample) > 1 else None
-
-
 def mcnemar(first: BoolArray, second: BoolArray) -> float:
     """Two-sided p of McNemar's exact test (1947): whether two classifiers are right equally often.
 

@@ -34,10 +34,6 @@ class Output:
         """Whether results go to a terminal."""
         return sys.stdout.isatty()
 
-    def line(self, text: str) -> None:
-        """Print a line of the result."""
-        click.echo(one_line(text))
-
     def note(self, message: str) -> None:
         """A line on the error stream."""
         if not self.quiet:
@@ -49,7 +45,7 @@ class Output:
             self.json(values)
         else:
             for line in lines:
-                self.line(line)
+                click.echo(one_line(line))
 
     def json(self, values: Mapping[str, Any]) -> None:
         """One JSON object in one line, in ASCII: nothing in it can reach a terminal."""

@@ -13,7 +13,6 @@ from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
-from surprise_rerank.eval.stats import deviation
 
 Key: TypeAlias = tuple[str | int, ...]
 
@@ -76,7 +75,8 @@ class Measurements:
             for key, cells in zip(self, rows, strict=True):
                 cells.append(self.mean(key, measure))
                 if spread and repeated:
-                    cells.append(deviation(self.values(key, measure)))
+                    values = self.values(key, measure)  # a sample of what could have come out
+                    cells.append(float(values.std(ddof=1)) if len(values) > 1 else None)
         keys = len(self._headings)
         return Table(name, title, tuple(columns), tuple(map(tuple, rows)), keys, tuple(notes), detail=detail)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import config_option, load_model, takes_index
-from surprise_rerank.eval.cli.settings import SetValues, set_option
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
@@ -22,19 +21,6 @@ Examples:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class EnrichSettings:
-    """What is added.
-
-    Attributes:
-        tokens: token vectors, for auto, dynamax and fusion.
-        words: the words, for BM25.
-    """
-
-    tokens: bool = True
-    words: bool = True
-
-
 @click.command(epilog=_EXAMPLES)
 @click.option(
     "--token-model",
@@ -44,7 +30,6 @@ class EnrichSettings:
 )
 @click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")
 @click.option("--remove", is_flag=True, help="Take away what was added.")
-@set_option(lambda: (EnrichSettings,))
 @config_option
 @takes_index
 def enrich(
@@ -54,7 +39,6 @@ def enrich(
     token_model: str,
     dry_run: bool,
     remove: bool,
-    settings: SetValues,
     out: Output,
 ) -> None:
     """Add what a collection of LangChain, LlamaIndex, Haystack or your own ranks better with.
@@ -69,9 +53,8 @@ def enrich(
             f"{location} is an index of surprise-rerank, which has all of it already; give a collection such "
             "as http://localhost:6333/papers"
         )
-    adding = settings.of(EnrichSettings)
     parts, model = CollectionConfig.read(config), None
-    if adding.tokens and not remove:
+    if not remove:
         parts.look(location).close()  # what cannot be is refused before a model is loaded
         model = load_model(token_model)
     with parts.look(location, tokens=model) as collection:
@@ -81,7 +64,5 @@ def enrich(
                 {"removed": removed}, ["removed what was added" if removed else "nothing had been added"]
             )
             return
-        report = collection.enrich(
-            tokens=adding.tokens, words=adding.words, dry_run=dry_run, show_progress=not out.quiet
-        )
+        report = collection.enrich(dry_run=dry_run, show_progress=not out.quiet)
         out.result(asdict(report), [str(report)])
