@@ -53,10 +53,7 @@ _NUMBERS = 1 << 23
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Differences:
-    """(k,) differences of Pearson correlations, r(gold, system) - r(gold, baseline), with BCa intervals.
-
-    A value is NaN where a correlation is not defined, its ends where that of a resample is not.
-    """
+    """(k,) differences r(gold, system) - r(gold, baseline) and BCa ends; NaN where one is not defined."""
 
     values: Float64Array
     low: Float64Array

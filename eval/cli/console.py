@@ -90,7 +90,7 @@ def body(hit: Hit) -> str:
 
 
 def share(percentile: float) -> str:
-    """A percentile as per cent, as a verdict has it; what is below 1 never reads as all.
+    """A percentile as per cent; what is below 1 never reads as all.
 
     >>> share(0.985), share(300 / 301), share(3000 / 3001)
     ('98.5 %', '99.7 %', '99.9 %')

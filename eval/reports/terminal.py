@@ -52,10 +52,8 @@ def _print_rows(report: Report, tables: Sequence[Table], quiet: bool) -> None:
     if not tables or tables[0].title != report.title:
         _say([report.title], errors)
     for number, table in enumerate(tables):
-        rows = []
-        if len(tables) > 1:
-            rows = [*([""] if number else []), f"# {one_line(table.title)}"]
-        else:
+        rows = [*([""] if number else []), f"# {one_line(table.title)}"] if len(tables) > 1 else []
+        if not rows:
             _say([table.title], errors)
         names = [column.name for column in table.columns]
         rows += [tab_separated(cells) for cells in (names, *table.shown())]

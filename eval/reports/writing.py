@@ -62,7 +62,10 @@ def provenance() -> dict[str, Any]:
             "processor": platform.machine(),
             "python": platform.python_version(),
         },
-        "versions": {name: _version(name) for name in _LIBRARIES},
+        "versions": {
+            name: next((package.version for package in metadata.distributions(name=name)), None)
+            for name in _LIBRARIES
+        },
     }
 
 
@@ -92,18 +95,8 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def to_html(report: Report) -> str:
-    """A report as a page: pictures, tables that a click sorts, notes, and the facts to be unfolded.
-
-    Its policy forbids everything but inline styles and the script that sorts; texts may be hostile.
-    """
+    """A report as a page, whose policy forbids all but inline styles and its script; texts may be hostile."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -99,11 +99,8 @@ def _meanings(measures: Sequence[str], baseline: str) -> Iterator[str]:
     families: dict[str, list[str]] = {}
     for measure in measures:
         families.setdefault(measure.partition("@")[0].partition("(")[0], []).append(measure)
-    described = [
-        f"{', '.join(names)}: {_MEANINGS[family]}"
-        for family, names in families.items()
-        if family in _MEANINGS
-    ]
+    known = [family for family in families if family in _MEANINGS]
+    described = [f"{', '.join(families[family])}: {_MEANINGS[family]}" for family in known]
     if described:
         yield "; ".join(described)
     if baseline:
@@ -154,17 +151,19 @@ def _averages(evaluations: Sequence[Evaluation], baseline: str) -> Table:
     measures = evaluations[0].measures
     results = [{result.name: result for result in evaluation.results} for evaluation in evaluations]
     common = [name for name in results[0] if all(name in others for others in results)]
+
+    def pooled(name: str, measure: str) -> Float64Array:
+        return np.concatenate([_values(by_name[name], measure) for by_name in results])
+
     rows: list[tuple[Cell, ...]] = []
     for name in common:
         means = [float(np.mean([by_name[name].values[m] for by_name in results])) for m in measures]
         rows.append(("macro", name, *means, None))
     for name in common:
-        pooled = [float(_pooled(results, name, m).mean()) for m in measures]
         p = None
         if name != baseline and baseline in common:
-            first = _pooled(results, baseline, measures[0])
-            p = paired_randomization(first, _pooled(results, name, measures[0]))
-        rows.append(("pooled", name, *pooled, p))
+            p = paired_randomization(pooled(baseline, measures[0]), pooled(name, measures[0]))
+        rows.append(("pooled", name, *(float(pooled(name, m).mean()) for m in measures), p))
     return Table(
         "averages",
         f"averages over {len(evaluations)} data sets",
@@ -176,10 +175,6 @@ def _averages(evaluations: Sequence[Evaluation], baseline: str) -> Table:
             "randomisation test over them, not corrected",
         ),
     )
-
-
-def _pooled(results: Sequence[Mapping[str, SystemResult]], name: str, measure: str) -> Float64Array:
-    return np.concatenate([_values(by_name[name], measure) for by_name in results])
 
 
 def _facts(evaluation: Evaluation, differences_to: Sequence[Difference]) -> dict[str, Any]:
@@ -276,9 +271,7 @@ def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Repor
     """TREC runs of our systems, of several data sets in a folder each, and every value in `results.json`."""
     for evaluation in evaluations:
         place = folder if len(evaluations) == 1 else folder / short_name(evaluation.name)
-        for result in evaluation.results:
-            if result.is_run:
-                continue  # it is somebody's file already
+        for result in (result for result in evaluation.results if not result.is_run):
             write_run(place / f"{result.name}.trec", result.run, result.name)
     write_report(report, folder / "results.json")
 

@@ -57,10 +57,7 @@ AnySystem: TypeAlias = System | Run
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came out of one data set, by the systems and measures in the order asked for.
-
-    `notes` are what the table's reader must know, `facts` everything else that a report records.
-    """
+    """What came out of one data set; notes are for the table's reader, facts for a report."""
 
     name: str
     title: str
@@ -88,7 +85,12 @@ def evaluate(
     if measures:
         try_measures(measures, next(iter(whole.queries)))
     dataset = whole if settings.limit is None else whole.limited(settings.limit)
-    systems, notes = _available({**built_in, **_runs(settings, whole)}, whole.judged)
+    every: dict[str, AnySystem] = {**built_in, **_runs(settings, whole)}
+    missing = {name: _missing(system, whole.judged) for name, system in every.items()}
+    systems = {name: system for name, system in every.items() if not missing[name]}
+    notes = [f"{name}: not measured, {reason}" for name, reason in missing.items() if reason]
+    if not systems:
+        raise MissingExtraError("; ".join(notes))
     pool = settings.candidates if settings.candidates in POOLS else None
     candidates = _run(settings.candidates, whole) if settings.candidates and pool is None else None
     notes = [*_gaps(settings, dataset), *notes, *_without_baseline(settings, systems)]
@@ -289,23 +291,10 @@ def _splitting(settings: RetrievalSettings, encoder: Encoder) -> list[str]:
     return [f"documents are cut after {encoder.window} tokens (--set passages=yes splits them)"]
 
 
-def _available(systems: Mapping[str, AnySystem], judged: Judged) -> tuple[dict[str, AnySystem], list[str]]:
-    """The systems that can run with what is installed, and a line for each of the others."""
-    here: dict[str, AnySystem] = {}
-    notes = []
-    for name, system in systems.items():
-        missing = "" if isinstance(system, Run) else _missing(system, judged)
-        if missing:
-            notes.append(f"{name}: not measured, {missing}")
-        else:
-            here[name] = system
-    if not here:
-        raise MissingExtraError("; ".join(notes))
-    return here, notes
-
-
-def _missing(system: System, judged: Judged) -> str:
+def _missing(system: AnySystem, judged: Judged) -> str:
     """What a system needs and this evaluation lacks, with the remedy; empty, where it can run."""
+    if isinstance(system, Run):
+        return ""
     if judged != "documents" and _needs(system) & {"lucene", "judgements"}:
         return f"it ranks documents alone, and {judged} are judged"
     if "lucene" in system.needs and not has_lucene():

@@ -121,10 +121,7 @@ def _token(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """What one system did, by the ids of questions; `values` are means over the judged ones.
-
-    `latencies` are (n,) seconds of each question without encoding it, NaN for a run of another program.
-    """
+    """What a system did, by questions' ids; (n,) seconds of each without encoding, NaN of a run file."""
 
     name: str
     run: Mapping[str, Ranking]
@@ -141,10 +138,7 @@ class SystemResult:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A system minus the baseline, in one measure over the questions of one data set.
-
-    With the 95 % BCa interval, p of the paired test, and the same after Holm's correction for the report.
-    """
+    """A system minus the baseline in one measure: mean, 95 % BCa interval, p, and p by Holm's correction."""
 
     system: str
     mean: float
@@ -178,9 +172,8 @@ def run_system(
             else:
                 pool = system.retriever.retrieve(query, depth + bool(omitted), system.needs)
                 pool = pool.without(omitted) if omitted else pool
-                # A run of candidates may lack the question.
-                ranking = ranked(query, pool, system.reranker).top(depth) if len(pool) else None
-                run[query.id] = ranking or Ranking((), np.zeros(0))
+                nothing = Ranking((), np.zeros(0))  # of a run of candidates that lacks the question
+                run[query.id] = ranked(query, pool, system.reranker).top(depth) if len(pool) else nothing
             seconds[i] = time.perf_counter() - start
             on_progress(1)
     if isinstance(system, Run):

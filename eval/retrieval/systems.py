@@ -79,10 +79,7 @@ class Resources(SystemInputs):
         )
 
     def retriever(self, usual: PoolName | Run, *, bm25: str = "") -> Retriever:
-        """The first stage of a system: its usual one, unless `pool` says otherwise.
-
-        `bm25` says whose BM25 scores of all candidates its re-ranker reads: `bm25`, or `bm25-lucene`.
-        """
+        """The first stage of a system, or `pool`; with scores by the `bm25` that is named, if one is."""
         pool = self.pool or usual
         match pool:
             case "both" | "both-lucene":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.readers.demo import DEMO
@@ -95,7 +95,9 @@ class Workspace:
             index = stack.enter_context(self._opened(folder / "qdrant", dataset))
             shown = not self.terminal.quiet
             done = index.sync(dataset.documents, prune=True, background=False, show_progress=shown)
-            self.terminal.say(_told(done, index.engine))
+            counts = {"new": done.added, "changed": done.updated, "removed": done.removed}
+            changes = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+            self.terminal.say(f"{len(index)} indexed ({index.engine}): {changes or 'all were there'}")
             words = None
             if lucene:
                 digest = hashlib.sha256()
@@ -157,16 +159,6 @@ class Workspace:
             )
 
         return fitting
-
-
-def _told(done: SyncReport, engine: str) -> str:
-    """What was indexed, in a line."""
-    if not (done.added or done.updated or done.removed):
-        return f"re-using the index of {done.unchanged} documents ({engine})"
-    what = f"indexed {done.added} new documents"
-    what += f", {done.updated} changed" if done.updated else ""
-    what += f", removed {done.removed}" if done.removed else ""
-    return f"{what}{f', re-used {done.unchanged}' if done.unchanged else ''} ({engine})"
 
 
 def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> Ensemble | None:

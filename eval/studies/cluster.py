@@ -35,10 +35,7 @@ _TESTED = ("V-measure", "ARI")
 
 
 def find_assignments(names: Iterable[str]) -> Assignments:
-    """Assignments by their names, once each, the cosine first: the others are compared with it.
-
-    An `@` and a weight from 0 to 1, or `crossover`, may follow a name; without it the weight is 1.
-    """
+    """Assignments by names such as surprise@0.5, once each, the cosine first; without a weight it is 1."""
     assignments: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
     for name in names:
         model, at, weight = name.partition("@")

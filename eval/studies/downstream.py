@@ -294,10 +294,9 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
 
 
 def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
-    """Measure a task the way SentEval does: the measures in % of each run.
+    """The measures in % of each run: of one part, every fold is tested once.
 
-    Of one part every fold is tested once, by a classifier whose l2 was chosen by cross-validation on the
-    others. Else l2 is chosen on `dev`, or without one by cross-validation on `train`.
+    l2 is chosen on `dev`, or without one by cross-validation on what is learnt from.
     """
     parts = {}
     for name, part in task.parts.items():

@@ -49,10 +49,7 @@ WORD_SIMILARITY_SETS = (
 
 @dataclass(frozen=True, slots=True)
 class RankingTask:
-    """Pairs that mean nearly the same, whose second item is to be found among a background.
-
-    `judged` are, of words, sets in which people say how similar two are.
-    """
+    """Pairs whose second item is to be found among a background; of words, sets that people judged."""
 
     pairs: tuple[tuple[str, str], ...]
     background: tuple[str, ...]

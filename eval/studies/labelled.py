@@ -79,10 +79,9 @@ class LabelledTexts:
 def read_labelled(
     path: Path, *, text: str | None = None, label: str = "label", on_error: OnError = "raise"
 ) -> LabelledTexts:
-    """Read labelled texts of JSONL, CSV, TSV (each may end in `.gz`) or Parquet, by the name's ending.
+    """Read labelled texts of JSONL, CSV, TSV or Parquet by the name's ending, or of the hub (hf:NAME:SPLIT).
 
-    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false. A
-    path `hf:NAME`, or `hf:NAME:SPLIT`, is a data set of the Hugging Face hub, where mteb's are, too.
+    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false.
     """
     border.distinct("columns of text and label", [str(text), label], "name two")
     if str(path).startswith(_HUB):

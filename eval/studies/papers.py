@@ -100,8 +100,7 @@ def tables_of(command: str, data: Path | None) -> Tables:
         if ended.returncode:
             last = ended.stderr.decode(errors="replace").strip()[-400:]
             raise DataError(f"{command} ended with exit code {ended.returncode}: {last}")
-        tables: Tables = json.loads(file.read_text("utf-8"))["tables"]
-        return tables
+        return dict(json.loads(file.read_text("utf-8"))["tables"])
 
 
 def cell_of(tables: Tables, table: str, key: str, column: str) -> Any:

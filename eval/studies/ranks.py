@@ -165,9 +165,8 @@ def dense_measure(name: str, items: Items, *, as_published: bool = False) -> Mea
         return Csls(items)
     model, weight, shrink = _SURPRISE[name]
     ensemble = Ensemble.from_vectors(items.unit[items.background], sample_size=0)
-    return SurpriseMeasure(
-        items.unit, Surprise(ensemble, model, weight, shrink_mean=shrink, shrink_deviation=shrink)
-    )
+    surprise = Surprise(ensemble, model, weight, shrink_mean=shrink, shrink_deviation=shrink)
+    return SurpriseMeasure(items.unit, surprise)
 
 
 class Cosine(Measure):

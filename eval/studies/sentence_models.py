@@ -37,10 +37,7 @@ class SentenceModel:
         return self.encoder.vectors if isinstance(self.encoder, StaticEncoder) else None
 
     def vectors(self, texts: Sequence[str], on_progress: Progress | None = None) -> Float32Array:
-        """(n, d) sentence vectors: the mean of the known words as long as it is; 1e-9 where there is none.
-
-        Those of another encoder are its own, of length 1.
-        """
+        """(n, d) sentence vectors; of word vectors the mean of the known ones, as long as it is."""
         encoded = self.encoder.encode(texts, on_progress=on_progress)
         if self.word_vectors is None:
             return encoded.dense
@@ -135,8 +132,7 @@ class Whitening:
 
     def __call__(self, vectors: FloatArray) -> Float64Array:
         """(n, k) the vectors, whitened."""
-        whitened: Float64Array = (vectors - self.centre) @ self.matrix
-        return whitened
+        return np.asarray((vectors - self.centre) @ self.matrix)
 
 
 def whitened(vectors: Float32Array) -> Float32Array:

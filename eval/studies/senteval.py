@@ -180,8 +180,7 @@ def slope(weights: Float32Array, features: Float32Array, targets: Float32Array) 
     shares = errors.copy()
     errors -= targets
     errors -= (shares * errors).sum(axis=1, keepdims=True)
-    gradient: Float32Array = 2 * features.T @ (shares * errors)
-    return gradient
+    return np.asarray(2 * features.T @ (shares * errors))
 
 
 class Adam:

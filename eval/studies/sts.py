@@ -96,10 +96,7 @@ class SubTask:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A year's sub-tasks, or a data set of one.
-
-    `other_sentences` are those of the data set's other parts, for EvalRank's post-processing.
-    """
+    """A year's sub-tasks, or a data set of one; and sentences of its other parts, for post-processing."""
 
     name: str
     subtasks: tuple[SubTask, ...]
@@ -218,10 +215,7 @@ class Compared(NamedTuple):
 
 
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
-    """The names of similarities for a model: the baseline first, once each.
-
-    `all` are those of the register but for `fbow-words`, which takes long; by default they are the paper's.
-    """
+    """Names of similarities for a model, the baseline first; `all` of the register but `fbow-words`."""
     if names is None:
         raw = model.word_vectors is not None
         names = (COSINE, *(name if raw else name.removesuffix(RAW) for name in _WORDS))

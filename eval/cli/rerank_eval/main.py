@@ -126,8 +126,7 @@ def _list_systems() -> None:
     for name in sorted(summaries, key=lambda name: name not in DEFAULTS.systems):
         default = " (compared by default)" if name in DEFAULTS.systems else ""
         click.echo(f"{name:<{width}}  {summaries[name]}{default}")
-    click.echo("Similarities of texts rank cosine's pool. With `-raw` behind the name of one, tokens keep")
-    click.echo("their lengths.")
+    click.echo("Similarities of texts rank cosine's pool; tokens keep their lengths by NAME-raw.")
 
 
 def _compare(

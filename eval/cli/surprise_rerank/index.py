@@ -217,7 +217,7 @@ def index(
     what is new or changed is encoded: run the same command again after a change, or after an interruption.
     What an index stores is settled when it is made; one that exists keeps that until it is rebuilt.
     """
-    filling = settings.of(IndexSettings) if settings else IndexSettings()
+    filling = settings.of(IndexSettings)
     filling.require_ray(ray)
     out = Output(as_json=as_json, quiet=quiet)
     if server is not None:
@@ -330,8 +330,8 @@ def _copied(
     if reads:
         raise click.UsageError("--copy-of goes without SOURCE, --prune and --rebuild")
     with _open(location_of(original)) as opened:
-        shows = not out.quiet
-        points = copy_index(opened.storage, location, collection_settings=of_collection, show_progress=shows)
+        how: dict[str, Any] = {"collection_settings": of_collection, "show_progress": not out.quiet}
+        points = copy_index(opened.storage, location, **how)
     values = {"index": str(location), "copy_of": original, "points": points}
     out.result(values, [f"{location}: a copy of {original}, {points} points"])
     return True
@@ -359,8 +359,7 @@ def _deleted(
         left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
     out.result(values, [f"{location}: {removed} removed; {left} documents"])
-    missing = len(set(ids)) - removed
-    if missing:
+    if missing := len(set(ids)) - removed:
         out.note(f"{missing} of the ids are not in the index")
     return True
 

@@ -125,27 +125,22 @@ def search(
             raise DataError(f"--explain {file} explains one question; give one in quotes")
         check_files([file])
 
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import (
-        SearchCommand,
-        SetSettings,
-        Shown,
-        search_results,
-    )
+    from surprise_rerank.eval.cli.surprise_rerank import search_results as results
 
-    chosen = settings.of(SetSettings)
-    command = SearchCommand(questions=questions, is_single=is_single, settings=chosen, **options)
+    chosen = settings.of(results.SetSettings)
+    command = results.SearchCommand(questions=questions, is_single=is_single, settings=chosen, **options)
     if explained is not None and chosen.group_by is not None:
         raise click.UsageError("--explain goes without --set group_by: it explains one ranking")
     location = replace(location, prefer_grpc=chosen.grpc)
     if explained is None:
-        shown = Shown(out, command)
-        for result in search_results(location, command, out):
+        shown = results.Shown(out, command)
+        for result in results.search_results(location, command, out):
             shown.show(result)
         return
 
     from surprise_rerank.eval.cli.surprise_rerank.explanation_report import explain
 
-    for result in search_results(location, command, out):
+    for result in results.search_results(location, command, out):
         values, report = explain(result, command)
         present(report, () if file is None else (file,), quiet=out.quiet, values=values, as_json=out.as_json)
         if file is not None:

@@ -25,10 +25,7 @@ _COUNTS = ("documents", "added", "updated", "unchanged")  # of an answer
 
 
 def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> None:
-    """Store documents by requests; what is stored already and unchanged costs a server nothing.
-
-    What they were read from is sent to a server on this machine alone: another one's paths mean other files.
-    """
+    """Store documents by requests; a server on this machine alone is told where they were read."""
     token = os.environ.get(TOKEN_VARIABLE, "").partition(" ")[0]  # while one is replaced there are two
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     done, stored = Counter[str](), 0
@@ -40,7 +37,18 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
         terminal = Terminal(quiet=out.quiet)
         with terminal.bar("sending", sources.expected(), "documents") as advance:
             for batch in in_batches(sources, size, _CHARACTERS, _SENT):
-                answer = _put(client, url, [_json(document, is_here=is_here) for document in batch])
+                documents = [
+                    {
+                        "id": document.id,
+                        "text": document.text,
+                        "title": document.title,
+                        "metadata": dict(document.metadata),
+                        "source": document.source if is_here else "",
+                        "places": [[offset, place.to_json()] for offset, place in document.places],
+                    }
+                    for document in batch
+                ]
+                answer = _put(client, url, documents)
                 stored = answer.pop("documents")
                 done.update(answer)
                 advance(len(batch))
@@ -48,18 +56,6 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
     counts = ", ".join(f"{done[name]} {name}" for name in ("added", "updated", "unchanged"))
     values = {"server": url, **done, "documents": stored, "skipped": skipped}
     out.result(values, [f"{url}: {counts}; {stored} documents", *skipped_lines(skipped)])
-
-
-def _json(document: Document, *, is_here: bool) -> dict[str, Any]:
-    """A document as the server reads it, with where its text stands in what it was read from."""
-    return {
-        "id": document.id,
-        "text": document.text,
-        "title": document.title,
-        "metadata": dict(document.metadata),
-        "source": document.source if is_here else "",
-        "places": [[offset, place.to_json()] for offset, place in document.places],
-    }
 
 
 def _put(client: httpx.Client, url: str, documents: Sequence[dict[str, Any]]) -> dict[str, int]:
