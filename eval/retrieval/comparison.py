@@ -99,8 +99,8 @@ def _meanings(measures: Sequence[str], baseline: str) -> Iterator[str]:
     families: dict[str, list[str]] = {}
     for measure in measures:
         families.setdefault(measure.partition("@")[0].partition("(")[0], []).append(measure)
-    known = [family for family in families if family in _MEANINGS]
-    described = [f"{', '.join(families[family])}: {_MEANINGS[family]}" for family in known]
+    explained = [family for family in families if family in _MEANINGS]
+    described = [f"{', '.join(families[family])}: {_MEANINGS[family]}" for family in explained]
     if described:
         yield "; ".join(described)
     if baseline:

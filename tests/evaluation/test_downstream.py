@@ -98,7 +98,7 @@ def test_every_task_is_read(data: Path) -> None:
         assert task.name == name
         for part in task.parts.values():
             assert np.bincount(part.labels).tolist() == [12] * len(task.classes)
-            assert len(part.others) == (len(part) if name in ("MRPC", "SICK-E") else 0)
+            assert len(part.others) == (len(part.texts) if name in ("MRPC", "SICK-E") else 0)
 
 
 def test_texts_keep_their_words_and_an_empty_one_is_a_point(tmp_path: Path) -> None:
