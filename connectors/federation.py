@@ -73,7 +73,7 @@ class Federation:
             top_k: the most that are returned.
             settings: of `Pipeline.search`, for each collection; but `offset` is of them together.
         """
-        offset = border.count("offset", settings.pop("offset", None) or 0, 0)
+        offset = border.optional(border.count, "offset", settings.pop("offset", None), 0) or 0
         last = border.count("top_k", top_k) + offset
         queries: dict[tuple[str, bool], Query] = {}  # collections of one model share the question's vectors
         for pipeline in self.pipelines.values():

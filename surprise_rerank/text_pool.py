@@ -15,7 +15,7 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.core.tracing import span
-from surprise_rerank.documents import Document, Passage
+from surprise_rerank.documents import Document, Passage, encodable
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages, passage_texts
@@ -66,9 +66,9 @@ class TextBatch:
         names: list[tuple[str, ...]] = []
         for position, name_or_names in enumerate(_one_for_each("ids", ids, len(listed))):
             if name_or_names is None or isinstance(name_or_names, str):
-                names.append(() if name_or_names is None else (name_or_names,))
+                names.append(() if name_or_names is None else (encodable(name_or_names),))
             else:
-                names.append(tuple(border.texts(f"ids[{position}]", name_or_names)))
+                names.append(tuple(map(encodable, border.texts(f"ids[{position}]", name_or_names))))
         rows = _one_for_each("vectors", vectors, len(listed))
         return cls(listed, names, _checked_vectors(rows), ids is not None)
 
@@ -265,7 +265,7 @@ def _one_for_each(name: str, values: Ids | Vectors | None, count: int) -> list[A
     """What came with each text; None for all of them where nothing came."""
     if values is None:
         return [None] * count
-    is_list = isinstance(values, Iterable) and getattr(values, "ndim", 1)
+    is_list = isinstance(values, Iterable) and getattr(values, "ndim", 1) != 0
     if not is_list or isinstance(values, str | bytes | Mapping):
         border.refuse(name, values, "a list with one for each text", _NONE)
     rows = list(values)

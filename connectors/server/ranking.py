@@ -44,7 +44,7 @@ def rerank(
     texts, most = texts_of(body), body.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
         texts = _cut(encoder, texts, most)
-    names = [encodable(document.id) if isinstance(document.id, str) else None for document in body.documents]
+    names = [document.id if isinstance(document.id, str) else None for document in body.documents]
     settings = body.search_settings()
     settings.pop("tenant", None)  # it says which vectors are taken
     reranker = opened.reranker_of(tenant)
