@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-from collections.abc import AsyncIterator, Callable, Mapping
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
@@ -54,6 +55,7 @@ with importing("server"):
     import uvicorn  # noqa: F401 - is missed here, before anything is made
     from fastapi import APIRouter, Depends, FastAPI, Request, Response
     from fastapi.exceptions import RequestValidationError
+    from fastapi.routing import APIRoute
     from fastapi.security import HTTPBearer
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
@@ -63,6 +65,35 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 T = TypeVar("T")
+
+
+class _StrictRequest(Request):
+    """A request whose JSON means one thing to every reader: no key comes twice."""
+
+    async def json(self) -> Any:
+        """The body."""
+        return json.loads(await self.body(), object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):  # who checks a filter or a tenant on its way here may have read the other
+        raise HTTPException(422, "an object of the body has a key twice; send each once")
+    return values
+
+
+class _StrictRoute(APIRoute):
+    """A route whose requests are strict."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return strictly
+
 
 # The verdict in answers of Text Embeddings Inference, which are bare lists.
 VERDICT_HEADER = "X-Surprise-Verdict"
@@ -126,7 +157,7 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
     _add_probes(app, service)
     # The door checks the token before a body is read; this tells readers of the schema.
     needs = [Depends(HTTPBearer(auto_error=False))] if service.options.asks_for_tokens else []
-    guarded = APIRouter(dependencies=needs, responses=_ERRORS)
+    guarded = APIRouter(dependencies=needs, responses=_ERRORS, route_class=_StrictRoute)
     _add_views(guarded, service)
     _add_reranking(guarded, service)
     if service.searches:

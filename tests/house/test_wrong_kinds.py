@@ -120,6 +120,9 @@ def test_a_condition_that_tests_nothing_is_refused_wherever_it_comes_from():
     ):
         with pytest.raises(DataError, match="tests nothing"):
             SearchOptions(filter=wrong)
+    never = models.FieldCondition(key="metadata.year", range=models.Range(gte=float("nan")))
+    with pytest.raises(DataError, match=r"must\[0\].range.gte must be a number, got nan"):
+        SearchOptions(filter=models.Filter(must=[never]))
     right = models.FieldCondition(key="metadata.year", range=models.Range(gte=0))
     assert SearchOptions(filter=models.Filter(must=[right])).filter is not None
 
