@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,8 +44,9 @@ from surprise_rerank.connectors.server.schemas import (
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.core.extras import importing
+from surprise_rerank.core.json_values import read_json
 from surprise_rerank.encoders.base import Encoder, shown_model
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
@@ -68,18 +68,14 @@ T = TypeVar("T")
 
 
 class _StrictRequest(Request):
-    """A request whose JSON means one thing to every reader: no key comes twice."""
+    """A request whose JSON has no key twice."""
 
     async def json(self) -> Any:
         """The body."""
-        return json.loads(await self.body(), object_pairs_hook=_distinct)
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):  # who checks a filter or a tenant on its way here may have read the other
-        raise HTTPException(422, "an object of the body has a key twice; send each once")
-    return values
+        try:
+            return read_json(await self.body())
+        except DataError as error:
+            raise HTTPException(422, str(error)) from error
 
 
 class _StrictRoute(APIRoute):

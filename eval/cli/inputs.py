@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from surprise_rerank.core.json_values import read_json
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def read_filter(option: str, text: str) -> Filter | None:
     from surprise_rerank.connectors.qdrant.search.filters import filter_of
 
     try:
-        values = json.loads(text)
+        values = read_json(text)
         return filter_of(values) if values else None
     except DataError as error:
         raise DataError(f"{option}: {error}") from error
