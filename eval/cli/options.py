@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ import click
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.core.files import disk_errors
+from surprise_rerank.core.json_values import read_json
 from surprise_rerank.errors import DataError, NoIndexError, near_or_all
 from surprise_rerank.eval.cli.console import Output
 
@@ -291,7 +291,7 @@ def read_filter(option: str, text: str) -> Filter | None:
     from surprise_rerank.connectors.qdrant.search.filters import filter_of
 
     try:
-        values = json.loads(text)
+        values = read_json(text)
         return filter_of(values) if values else None
     except DataError as error:
         raise DataError(f"{option}: {error}") from error
