@@ -1,4 +1,1 @@
-"""Data sets, measures, significance, reports and the command line.
-
-All of it is private but the commands (docs/api.md).
-"""
+"""Data sets, measures, reports and the command line; private but for the commands (docs/api.md)."""

@@ -93,9 +93,8 @@ Shell completion (bash; zsh and fish likewise):
 def command(context: click.Context, /, **values: Any) -> None:
     """Compare re-rankers on retrieval data sets: quality, significance and time.
 
-    Documents are indexed into Qdrant once (embedded, in the folder that SURPRISE_RERANK_CACHE names, or on a
-    server with `--set qdrant_url=`) and re-used. Every system answers every judged question; the table gives
-    each measure's mean, the p-value of its difference to cosine, and the time of retrieval and re-ranking.
+    Documents are indexed into Qdrant once, in the folder that SURPRISE_RERANK_CACHE names. Every system
+    answers every judged question; the table gives means, p-values of differences to cosine, and times.
 
     The commands below evaluate models of words and sentences, and classify and cluster texts.
     """

@@ -135,10 +135,9 @@ sts = _study(
     "sts:StsStudy",
     """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
 
-    The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
-    baseline have bootstrap intervals, and a sub-task is won or lost where the interval excludes 0.
-    Similarities that are fitted are fitted on the sentences of one data set, without their judgements; SIF
-    takes other counts of words by `--set word_counts=FILE`.
+    The table of years gives the mean Pearson correlation over each year's sub-tasks; a sub-task is won or
+    lost where the bootstrap interval of the difference to the baseline excludes 0. Similarities are fitted
+    on the sentences of one data set; SIF takes other counts of words by `--set word_counts=FILE`.
     """,
     """\b
     Examples:
@@ -165,9 +164,8 @@ downstream = _study(
     "downstream:DownstreamStudy",
     """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
-    A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
-    regularisation is chosen without the test set, and it is stopped early, as the published figures were
-    made. Every text is encoded once. STS-B and SICK-R are learnt from judged pairs: Pearson's r of the test.
+    A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v), as the
+    published figures were made. STS-B and SICK-R are learnt from judged pairs: Pearson's r of the test.
     """,
     """\b
     Examples:
@@ -240,8 +238,7 @@ cluster = _study(
     """Compare clusters of texts with their labels: V-measure and ARI.
 
     Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
-    cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
-    Texts are encoded once; vectors are kept in the cache.
+    cosine over the repeats. Labels are used for the comparison and the number of clusters alone.
     """,
     """\b
     Examples:

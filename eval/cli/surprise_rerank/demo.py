@@ -48,8 +48,7 @@ Then your own documents:
 def demo(*, port: int, page: bool) -> None:
     """Take a tour: index the demo, open a page to search it in, and say what to try.
 
-    The documents are descriptions of NumPy's and SciPy's functions, which every installation has. The first
-    time they are encoded, which takes a minute or two; later ones open what is there.
+    The documents are descriptions of NumPy's and SciPy's functions, encoded once in a minute or two.
     """
     from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.qdrant import DocumentIndex

@@ -43,8 +43,7 @@ def enrich(
 ) -> None:
     """Add what a collection of LangChain, LlamaIndex, Haystack or your own ranks better with.
 
-    What is added lies in a collection NAME.surprise beside it. Run it again after changes: points that are
-    new or changed are brought up to date, and an interrupted run goes on.
+    What is added lies in a collection NAME.surprise beside it. Run it again after changes or interruptions.
     """
     from surprise_rerank.connectors.attached.opening import CollectionConfig
 

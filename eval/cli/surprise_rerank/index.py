@@ -65,10 +65,8 @@ class IndexSettings:
     """What `index --set` has besides what an index stores.
 
     Attributes:
-        precision: numbers that the model multiplies; int8 is calibrated on the first documents. The
-            index's own, or float32 for a new one.
-        background: ask the package's 300 questions, which percentiles are measured against; again when there
-            are twice as many documents.
+        precision: numbers that the model multiplies; the index's own, or float32 for a new one.
+        background: ask the package's 300 questions, which percentiles are measured against.
         title_field: column of titles.
         id_prefix: stands before every id, where another source has the same ids.
         replace: put documents into the place of those of the same id that were read from another source.

@@ -41,9 +41,8 @@ Shell completion (bash; zsh and fish likewise):
 def command(context: click.Context) -> None:
     """Index documents in Qdrant, and search them by scores that mean something.
 
-    An index T is a folder, or a collection on a server such as http://localhost:6333/papers. Results
-    go to the standard output, everything else to the error stream. Bad input is one line and exit code 2, an
-    interruption 130.
+    An index T is a folder, or a collection on a server such as http://localhost:6333/papers. Results go to
+    the standard output, all else to the error stream. Bad input has exit code 2, an interruption 130.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

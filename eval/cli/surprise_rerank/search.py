@@ -104,12 +104,10 @@ def search(
     Without --system, documents are ranked by `auto` where the index stores token vectors or words:
     candidates by cosine and BM25, re-scored by both and by DynaMax on one scale, with feedback.
 
-    A line below them says whether they answer the question, and why. Documents have their percentile, the
-    share of other questions whose best document has less, or a score where the index has no background,
-    and the sentence that has most of the question's words. In a pipe there is a row for each.
+    A line below them says whether they answer the question, and why. Documents have their percentile, or a
+    score where the index has no background, and their best sentence. In a pipe there is a row for each.
 
-    With --explain: the steps and their times, the candidates' ranks before, what each scorer gave to their
-    scores, histograms of its similarities to a sample of the documents, and which tokens matched.
+    With --explain: the steps and their times, the ranks before, what each scorer gave, which tokens matched.
     """
     if question is None and explained not in (None, _HERE):
         question, explained = explained, _HERE  # --explain took the question for its file

@@ -75,9 +75,8 @@ def serve(
     """Serve re-ranking, and search over an index: by HTTP, to a browser, and to agents.
 
     POST /v1/rerank and /v2/rerank are Cohere's and Jina's, POST /rerank is that of Text Embeddings Inference,
-    POST /v1/search searches the index, and GET / is a page to search it in. GET /ready, /metrics, /info and
-    /openapi.json describe the rest. The log goes to the error stream and holds no text. After SIGTERM,
-    running requests are finished; then the command leaves with 0.
+    POST /v1/search searches the index, and GET / is a page to search it in; GET /openapi.json describes the
+    rest. The log holds no text. After SIGTERM running requests are finished, and the command leaves with 0.
     """
     from surprise_rerank.connectors.server import process
 

@@ -51,8 +51,7 @@ Examples:
 def status(*, check: bool, planned: int | None, location: Location, config: str | None, out: Output) -> None:
     """Show what an index holds, or what is found in a collection that somebody else made.
 
-    Documents, model, options, ensemble, size, fitted weights; no model is loaded. Of another's collection:
-    which vectors are compared, and where its payload has text, title, id and metadata.
+    No model is loaded. Of another's collection: its vectors, and where text, title, id and metadata are.
     """
     from surprise_rerank.connectors.attached.opening import open_collection
 

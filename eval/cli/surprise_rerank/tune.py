@@ -119,9 +119,8 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
     `background` measures what --questions find that have nothing to do with the documents; by default 300
     that come with the package. The share of them whose best document scores less than a document is its
     percentile: with `search --min-percentile .95`, one in twenty such questions gets an answer. Some hundred
-    are enough for .95, which needs 19 at the least; near-duplicates count as one. With --qrels the
-    --questions are judged ones, and what is learned is how often the first ten documents contain an
-    answer; fifty are a good number.
+    are enough for .95. With --qrels the --questions are judged ones, fifty or so, and what is learned is how
+    often the first ten documents contain an answer.
 
     `weights` learns those of a system from judged questions. They are stored with the index, and searches
     use them, only if they rank held-back questions better than the usual ones by more than chance allows. A
