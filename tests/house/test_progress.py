@@ -18,7 +18,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable, open_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.function import FunctionEncoder
-from surprise_rerank.eval.cli.sources import Sources
+from surprise_rerank.eval.cli.options import Sources
 
 
 def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ CAN_SHARE = sys.platform != "win32"
 _PATIENCE = 2.0  # seconds; a search from the command line is over by then
 _PAUSE = 0.02
 _CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
+_MOST_IN_LOG = 500  # changes until the segments are written, too: whoever opens the shard repeats them
 
 T = TypeVar("T")
 
@@ -87,6 +88,7 @@ class Shard:
         self._lock: FolderLock | None = None
         self._opening = threading.Lock()
         self._optimizes = True
+        self._in_log = 0  # changes that the segments on disk lack
         self._is_noted = True  # whether a note of the number of points may be there
         self._inherits = False  # in a forked process that has not opened it yet
         with disk_errors(self.where):
@@ -130,6 +132,7 @@ class Shard:
             self._is_noted = False
         with self.use() as shard:
             shard.update(operation)
+        self._in_log += 1
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points; their texts leave the files with `purge`, or when the shard is closed."""
@@ -169,7 +172,8 @@ class Shard:
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk.
 
-        Edge keeps Python's lock: no other thread runs meanwhile. After `leave_to_others` only a mark is set.
+        Edge keeps Python's lock: no other thread runs meanwhile. After `leave_to_others` only a mark is set,
+        and the log alone is written to disk: whoever opens the shard after a crash finds the changes in it.
 
         Raises:
             StoreError: if it fails, or the disk has no room.
@@ -183,9 +187,14 @@ class Shard:
                 mark.unlink(missing_ok=True)
             else:
                 mark.touch()
-            shard.flush()
+            if self._optimizes or self._in_log > _MOST_IN_LOG:
+                shard.flush()
+                self._in_log = 0
             points = _count(shard)
         with disk_errors(self.where):
+            for path in (self._folder / _LOG).iterdir() if self._in_log else ():
+                with path.open("r+b") as file:
+                    os.fsync(file.fileno())
             note_points(self._folder, points)
         self._is_noted = True
 
