@@ -258,7 +258,7 @@ class DocumentIndex(NeverCopied, RankedCollection):
         """
         border.flags(prune=prune, replace=replace, show_progress=show_progress, background=background)
         border.optional(border.instance, "encoded", encoded, Encoded)
-        tenant = None if tenant == ALL else tenant
+        tenant = None if border.optional(border.text, "tenant", tenant) == ALL else tenant
         if encoded is None:
             self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
@@ -287,7 +287,7 @@ class DocumentIndex(NeverCopied, RankedCollection):
         Unknown ids are ignored; returns how many documents there were. In a folder their texts are gone from
         all files when the index is closed, or after `purge`. A DataError if nothing says which.
         """
-        if ids is None and filter is None and tenant in (None, ALL):
+        if ids is None and filter is None and border.optional(border.text, "tenant", tenant) in (None, ALL):
             raise DataError("say what is to be deleted: give ids=, filter=, or the name of a tenant=")
         self._density, key, removed = None, self.manifest.options.key_field, 0
         records = IndexPools(self.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)

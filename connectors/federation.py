@@ -31,7 +31,7 @@ class Federation:
 
     Args:
         collections: name -> an index or an attached collection; or a list of them, whose names are their
-            places.
+            places, if these differ.
         system: how each ranks its own; the best that it has enough for by default.
 
     Raises:
@@ -46,7 +46,9 @@ class Federation:
         border.optional(border.text, "system", system)
         kind = cast(type[Any], RankedCollection)  # a type checker allows no abstract class here
         if not isinstance(collections, Mapping):
-            listed = border.instances("collections", collections, kind, "open or attach one")
+            listed = list(border.instances("collections", collections, kind, "open or attach one"))
+            advice = "give them by name, as {name: collection}"
+            border.distinct("places of collections", (collection.where for collection in listed), advice)
             collections = {collection.where: collection for collection in listed}
         border.mapping("collections", collections, lambda name, value: border.instance(name, value, kind))
         border.some("collections", collections, "give some, as a list or by name")
@@ -69,20 +71,21 @@ class Federation:
         Args:
             question: in words.
             top_k: the most that are returned.
-            settings: of `Pipeline.search`, for each collection.
+            settings: of `Pipeline.search`, for each collection; but `offset` is of them together.
         """
-        top_k = border.count("top_k", top_k)
+        offset = border.optional(border.count, "offset", settings.pop("offset", None), 0) or 0
+        last = border.count("top_k", top_k) + offset
         queries: dict[tuple[str, bool], Query] = {}  # collections of one model share the question's vectors
         for pipeline in self.pipelines.values():
             if _model(pipeline) not in queries:
                 queries[_model(pipeline)] = pipeline.encoded([question])[0]
 
         def answer(pipeline: Pipeline) -> Answer:
-            return pipeline.answer(queries[_model(pipeline)], top_k, **settings)
+            return pipeline.answer(queries[_model(pipeline)], last, **settings)
 
         with ThreadPoolExecutor(len(self.pipelines)) as threads:
             answers = dict(zip(self.pipelines, threads.map(answer, self.pipelines.values()), strict=True))
-        return _merged(answers, top_k)
+        return _merged(answers, last)[offset:]
 
     async def asearch(self, question: str, top_k: int = 10, **settings: Unpack[SearchSettings]) -> Ranking:
         """`search` for an event loop: threads search, and the loop goes on meanwhile."""
@@ -93,7 +96,7 @@ def _model(pipeline: Pipeline) -> tuple[str, bool]:
     return pipeline.encoder.fingerprint, pipeline.reads_vectors
 
 
-def _merged(answers: Mapping[str, Answer], top_k: int) -> Ranking:
+def _merged(answers: Mapping[str, Answer], last: int) -> Ranking:
     """The lines of all collections by percentile; equal ones take turns by their places."""
     lines = []
     for name, answer in answers.items():
@@ -102,7 +105,7 @@ def _merged(answers: Mapping[str, Answer], top_k: int) -> Ranking:
         # Where a collection's own order is not by percentile, a line counts by the best of those below it.
         counted = np.maximum.accumulate(shown.percentile[::-1])[::-1].tolist()
         lines += [(-best, place, name) for place, best in enumerate(counted)]
-    best_lines = sorted(lines, key=lambda line: line[:2])[:top_k]
+    best_lines = sorted(lines, key=lambda line: line[:2])[:last]
     hits = [answers[name].shown[place] for _, place, name in best_lines]
     names = dict.fromkeys(part for hit in hits for part in hit.parts)
     passages = tuple(hit.passage for hit in hits if hit.passage is not None)
@@ -120,4 +123,5 @@ def _merged(answers: Mapping[str, Answer], top_k: int) -> Ranking:
         duplicates=tuple(hit.duplicates for hit in hits),
         verdict=verdict,
         collections=tuple(name for _, _, name in best_lines),
+        unit=next(iter(answers.values())).shown.unit,
     )

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import importlib.metadata
-import json
 import os
 import threading
 import time
@@ -40,7 +39,7 @@ from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.core.extras import importing
-from surprise_rerank.core.json_values import finite
+from surprise_rerank.core.json_values import finite, read_json
 from surprise_rerank.encoders.base import shown_model
 from surprise_rerank.errors import DataError, did_you_mean
 
@@ -68,7 +67,9 @@ INSTRUCTIONS = (
 def _parsed(value: object) -> object:
     """A filter that a client has written as a string."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return read_json(value) if isinstance(value, str) else value
+    except DataError as error:
+        raise ValueError(str(error)) from error
     except (ValueError, RecursionError):
         raise ValueError("is no JSON") from None
 

@@ -105,7 +105,7 @@ class Terminal:
 def total_of(documents: object) -> Total:
     """How many documents there are, where they tell: as a `readers.DocumentSource`, or by their length."""
     expected: Callable[[], int | None] | None = getattr(documents, "expected", None)
-    if expected is not None or not isinstance(documents, Sized):
+    if expected is not None or not isinstance(documents, Sized) or not getattr(documents, "ndim", 1):
         return expected
     return len(documents)
 

@@ -127,7 +127,7 @@ class Answer:
         path names nothing, or a number is below 1.
         """
         limit, size = border.count("top_k", top_k), border.count("group_size", group_size)
-        if group_by == BY_DOCUMENT:
+        if border.text("group_by", group_by) == BY_DOCUMENT:
             documents = self.shown.documents
             names = self.shown.ids if documents is None else map(parent_of, documents, self.shown.ids)
             rows = grouped(({"id": name} for name in names), "id", limit, size)

@@ -10,6 +10,7 @@ import math
 import numbers
 import os
 import reprlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 # Nothing here imports NumPy: `--help` checks no arrays.
 _LARGEST = 2**63  # Qdrant holds integers of 64 bits
+_MOST = 2**53  # a sum of such numbers fits there, and JSON and floats have each of them
 _PLAIN = (str, bytes, int, float, list, tuple, dict, type(None))  # an object's own words may hold a secret
 
 
@@ -65,11 +67,12 @@ def instance(name: str, value: object, kind: type[T], advice: str = "") -> T:
     return value
 
 
-def count(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+def count(name: str, value: object, least: int = 1, most: int = _MOST) -> int:
     """A whole number of at least 1, or what is said; also NumPy's."""
-    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_whole or not least <= value or (most is not None and value > most):  # type: ignore[operator]
+    if not is_whole or not least <= value <= most:  # type: ignore[operator]
+        is_small = most == _MOST and (not is_whole or value < most)  # type: ignore[operator]
+        limits = f"of at least {least}" if is_small else f"from {least} to {most}"
         refuse(name, value, f"a whole number {limits}", f"give one such as {max(least, 1)}")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
@@ -79,7 +82,8 @@ def number(name: str, value: object, low: float = -math.inf, high: float = math.
     limits = "" if (low, high) == (-math.inf, math.inf) else f" from {low:g} to {high:g}"
     limits = f" of at least {low:g}" if low > -math.inf and high == math.inf else limits
     is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_real or not math.isfinite(value) or not low <= value <= high:  # type: ignore[arg-type, operator]
+    is_finite = is_real and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+    if not is_finite or not low <= value <= high:  # type: ignore[operator]
         refuse(name, value, f"a number{limits}", "give one such as 1" if high > 1 else "give one such as .5")
     return float(value)  # type: ignore[arg-type]
 

@@ -264,10 +264,11 @@ class Pipeline:
         """Questions with their vectors, where these are read; ids are their names in a data set."""
         questions = border.texts("questions", questions)
         names = [""] * len(questions) if ids is None else border.texts("ids", ids)
+        border.equal("the number of ids", len(names), len(questions))
         if self.reads_vectors:
             # One thread for one question: two take as long, ten times as long on a busy machine.
             with using_threads(1 if len(questions) == 1 else None):
-                return encode_queries(self.encoder, questions, ids)
+                return encode_queries(self.encoder, questions, names)
         return [Query(text, id=name) for text, name in zip(questions, names, strict=True)]
 
     def _judge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.core.tracing import span
-from surprise_rerank.documents import Document, Passage
+from surprise_rerank.documents import Document, Passage, encodable
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages, passage_texts
@@ -63,18 +63,14 @@ class TextBatch:
     ) -> TextBatch:
         """Texts with what came with them, once it is clear that it fits together."""
         listed = border.texts("texts", texts)
-        for name, values in (("ids", ids), ("vectors", vectors)):
-            if values is not None and (isinstance(values, str) or not hasattr(values, "__len__")):
-                border.refuse(name, values, "a list with one for each text", _NONE)
-            if values is not None:
-                border.equal(f"the length of {name}", len(values), len(listed), _NONE)
         names: list[tuple[str, ...]] = []
-        for position, name_or_names in enumerate(ids or [None] * len(listed)):
+        for position, name_or_names in enumerate(_one_for_each("ids", ids, len(listed))):
             if name_or_names is None or isinstance(name_or_names, str):
-                names.append(() if name_or_names is None else (name_or_names,))
+                names.append(() if name_or_names is None else (encodable(name_or_names),))
             else:
-                names.append(tuple(border.texts(f"ids[{position}]", name_or_names)))
-        return cls(listed, names, _checked_vectors([] if vectors is None else vectors), ids is not None)
+                names.append(tuple(map(encodable, border.texts(f"ids[{position}]", name_or_names))))
+        rows = _one_for_each("vectors", vectors, len(listed))
+        return cls(listed, names, _checked_vectors(rows), ids is not None)
 
     @property
     def positions(self) -> list[str]:
@@ -263,6 +259,18 @@ class TextRetriever:
             return Candidates(())
         pool, elsewhere = self.pools.pool(query, self.batch, fields)
         return replace(pool, outside=OUTSIDE) if self.judges_stored_alone and elsewhere else pool
+
+
+def _one_for_each(name: str, values: Ids | Vectors | None, count: int) -> list[Any]:
+    """What came with each text; None for all of them where nothing came."""
+    if values is None:
+        return [None] * count
+    is_list = isinstance(values, Iterable) and getattr(values, "ndim", 1) != 0
+    if not is_list or isinstance(values, str | bytes | Mapping):
+        border.refuse(name, values, "a list with one for each text", _NONE)
+    rows = list(values)
+    border.equal(f"the length of {name}", len(rows), count, _NONE)
+    return rows
 
 
 def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:

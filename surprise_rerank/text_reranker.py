@@ -14,10 +14,14 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.errors import refuse_unknown
 from surprise_rerank.pipeline import Background, Pipeline
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, Reranker
 from surprise_rerank.text_pool import Ids, StoredDocuments, TextBatch, TextPools, TextRetriever, Vectors
 from surprise_rerank.thresholds.background import QuestionBackground
+
+# Texts that are given have no pool, and are of nobody's index.
+_SETTINGS = SearchSettings.__annotations__.keys() - {"depth", "filter", "tenant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ class TextReranker:
         **settings: Unpack[SearchSettings],
     ) -> Answer:
         """As `rank`, with all that `Pipeline.answer` gives; ids of pool and ranking are positions."""
+        refuse_unknown(settings, _SETTINGS, "re-ranking of texts")
         batch = TextBatch.checked(texts, ids, vectors)
         answer = self._pipeline(batch).answer(question, top_k, texts=False, **settings)
         shown = _named(answer.shown, batch)

@@ -67,7 +67,7 @@ def files_of(
     keep: str | os.PathLike[str] | None, engine: ClientEngine, beside: ClientEngine, server: str
 ) -> tuple[Files, str]:
     """Where files are kept, and that place in words; see `Collection.attach` for keep."""
-    if keep is not None and keep != "qdrant":
+    if keep is not None and not (isinstance(keep, str) and keep == "qdrant"):
         folder = border.path("keep", keep) / quote(f"{server} {engine.collection}", safe=" ")
         return FolderFiles(folder), str(folder)
     files, place = CollectionFiles(beside, engine.spread), f"the collection {beside.collection!r}"

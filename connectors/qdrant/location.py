@@ -73,8 +73,7 @@ class Location:
         border.number("timeout", self.timeout, 0)
         border.instance("retries", self.retries, RetryPolicy)
         if self.url is not None:
-            border.texts("url", [self.url] if isinstance(self.url, str) else self.url)
-            urls = split_urls(self.url)
+            urls = split_urls(self.url if isinstance(self.url, str) else border.texts("url", self.url))
             if not all(urls or [""]):
                 raise DataError(
                     f"{shown_url(str(self.url))!r} names no Qdrant server; give urls such as "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
@@ -44,8 +44,9 @@ from surprise_rerank.connectors.server.schemas import (
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.core.extras import importing
+from surprise_rerank.core.json_values import read_json
 from surprise_rerank.encoders.base import Encoder, shown_model
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
@@ -54,6 +55,7 @@ with importing("server"):
     import uvicorn  # noqa: F401 - is missed here, before anything is made
     from fastapi import APIRouter, Depends, FastAPI, Request, Response
     from fastapi.exceptions import RequestValidationError
+    from fastapi.routing import APIRoute
     from fastapi.security import HTTPBearer
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
@@ -63,6 +65,31 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 T = TypeVar("T")
+
+
+class _StrictRequest(Request):
+    """A request whose JSON has no key twice."""
+
+    async def json(self) -> Any:
+        """The body."""
+        try:
+            return read_json(await self.body())
+        except DataError as error:
+            raise HTTPException(422, str(error)) from error
+
+
+class _StrictRoute(APIRoute):
+    """A route whose requests are strict."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return strictly
+
 
 # The verdict in answers of Text Embeddings Inference, which are bare lists.
 VERDICT_HEADER = "X-Surprise-Verdict"
@@ -126,7 +153,7 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
     _add_probes(app, service)
     # The door checks the token before a body is read; this tells readers of the schema.
     needs = [Depends(HTTPBearer(auto_error=False))] if service.options.asks_for_tokens else []
-    guarded = APIRouter(dependencies=needs, responses=_ERRORS)
+    guarded = APIRouter(dependencies=needs, responses=_ERRORS, route_class=_StrictRoute)
     _add_views(guarded, service)
     _add_reranking(guarded, service)
     if service.searches:

@@ -36,7 +36,7 @@ class ServerOptions(BaseModel):
     # What callers must send as a bearer token; of several, with spaces between, each is valid. Without any
     # anybody may call who names this machine, or one of `hosts`: a web page whose name was pointed here
     # cannot.
-    token: str | None = Field(None, repr=False, min_length=1)
+    token: str | None = Field(None, repr=False, pattern=r"\S")
     tokens: str | None = None  # file of tokens with rights, see `owners`
     hosts: tuple[str, ...] = ()
     # Whose pages may ask from a browser, such as https://shop.example; `*` for those of everybody, by tokens.

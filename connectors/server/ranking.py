@@ -27,6 +27,7 @@ from surprise_rerank.connectors.server.service import OpenedIndex
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
 from surprise_rerank.rerank.diversity import falling
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer
 from surprise_rerank.text_pool import OUTSIDE
 from surprise_rerank.text_reranker import TextReranker
 
@@ -44,14 +45,16 @@ def rerank(
     texts, most = texts_of(body), body.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
         texts = _cut(encoder, texts, most)
-    names = [encodable(document.id) if isinstance(document.id, str) else None for document in body.documents]
+    names = [document.id if isinstance(document.id, str) else None for document in body.documents]
     settings = body.search_settings()
     settings.pop("tenant", None)  # it says which vectors are taken
     reranker = opened.reranker_of(tenant)
     ranked = _of_texts(opened, reranker, encoder, note, body.query, texts, names, body.top_n, settings)
+    is_outside = ranked.verdict is not None and ranked.verdict.reason == OUTSIDE
+    bounded = is_outside or isinstance(reranker.reranker, CosineScorer | DynaMaxScorer)
     folds = body.collapse is not None or opened.reranker.options.collapse is not None
     results: list[dict[str, Any]] = []
-    for text, score in zip(ranked, shown_scores(ranked), strict=True):
+    for text, score in zip(ranked, shown_scores(ranked, bounded), strict=True):
         result: dict[str, Any] = {"index": text.position, "relevance_score": score}
         if folds:
             result["duplicates"] = list(text.folded)

@@ -9,6 +9,7 @@ from surprise_rerank.connectors.qdrant.hybrid import SparseRetriever
 from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever, ExplainingRetriever, SurpriseMode
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
+from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.fusion import FusionReranker
 from surprise_rerank.rerank.scorers import Reranker
@@ -97,7 +98,9 @@ class SystemInputs:
         index = self.index
         documents = index.sample(SAMPLE_SIZE, frozenset({"dense"}))
         vectors, similarity = documents.require_dense(), index.similarity
-        corpus = Ensemble.from_vectors(vectors, sample_size=0, model=index.model, similarity=similarity)
+        # Moments of a dot product need no members; those of distances are of these.
+        size = 0 if is_linear(similarity) else len(vectors)
+        corpus = Ensemble.from_vectors(vectors, sample_size=size, model=index.model, similarity=similarity)
         return Sample(len(set(documents.ids)), corpus)
 
     def token_sample(self) -> TokenSample | None:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
+
+from surprise_rerank.errors import DataError
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value of a text of JSON, which means one thing to every reader: no key comes twice.
+
+    Who looks at a tenant or a filter before it comes here may read the first of two, and Python the last.
+    """
+    return json.loads(text, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise DataError("an object has a key twice; send each once")
+    return values
 
 
 def finite(value: Any) -> Any:

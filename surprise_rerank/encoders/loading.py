@@ -204,13 +204,13 @@ def _source(name: str) -> tuple[str, bool]:
         return str(packaged_folder(_PACKAGED_MODULE, "model", weights, DEFAULT_MODEL)), True
     if name == E5_MODEL and is_installed(E5_MODULE):
         return str(packaged_folder(E5_MODULE, "", {_E5_FILE: _E5_SHA256}, E5_MODEL) / _E5_FILE), False
-    return name, Path(name).is_dir() or not _hub_has(name)
+    return name, os.path.isdir(name) or not _hub_has(name)
 
 
 def _folder_of(source: str, local: bool, name: str) -> Path:
     """The folder with a model's settings, as far as they are there; a ModelError if it is nowhere."""
     path = Path(source)
-    if path.exists():
+    if os.path.exists(path):
         return path if path.is_dir() else path.parent
     from huggingface_hub import snapshot_download
 
@@ -243,7 +243,7 @@ def _repository(name: str) -> str:
 
 def _cannot_load(name: str, source: str, local: bool, error: Exception) -> ModelError:
     reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
-    if local and not Path(source).is_dir():
+    if local and not os.path.isdir(source):
         reason = "it is no folder, not in the local cache, and the model hub cannot be reached"
     return ModelError(f"cannot load the model {name!r}: {reason} ({_hint(name)})")
 

@@ -67,6 +67,7 @@ class PairedEncoder:
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
         """Dense vectors of one encoder and tokens of the other, one after the other."""
+        texts = border.texts("texts", texts)
         border.optional(border.function, "on_progress", on_progress)
         dense = self.dense_encoder.encode(texts, kind).dense
         return Encoded(dense, self.token_encoder.encode(texts, kind, on_progress).require_tokens())

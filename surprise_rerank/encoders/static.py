@@ -173,8 +173,7 @@ class WordVectors:
 
 def is_word_vectors(name: str) -> bool:
     """Whether a name is that of packaged word vectors, or of a file that `load_word_vectors` may read."""
-    path = Path(name)
-    return name == GLOVE or (path.suffix.lower() in _SUFFIXES and path.is_file())
+    return name == GLOVE or (Path(name).suffix.lower() in _SUFFIXES and os.path.isfile(name))
 
 
 def load_word_vectors(source: str | Path) -> WordVectors:

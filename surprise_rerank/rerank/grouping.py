@@ -32,7 +32,7 @@ def group_path(path: str) -> str:
     Raises:
         DataError: if it names nothing.
     """
-    return border.key("group_by", border.text("group_by", path).removeprefix(_METADATA), "metadata.author")
+    return border.key("group_by", path.removeprefix(_METADATA), "metadata.author")
 
 
 def grouped(

@@ -33,7 +33,7 @@ from surprise_rerank.core.arrays import (
     vector_similarities,
 )
 from surprise_rerank.core.computing import row_products
-from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
+from surprise_rerank.core.files import UNREADABLE_ARCHIVE, disk_errors, whole_file
 from surprise_rerank.core.moments import POOLED_ANCHORS, Moments
 from surprise_rerank.errors import DataError
 
@@ -303,9 +303,10 @@ class Ensemble:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file, whole or not at all."""
         target = border.path("path", path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as file:
-            file.write(self.to_bytes())
+        with disk_errors(str(path)):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(target) as file:
+                file.write(self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the file that `save` writes, for stores that have no files."""
@@ -316,10 +317,8 @@ class Ensemble:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:
         """Read what `save` wrote; nothing in the file is executed."""
-        try:
+        with disk_errors(str(path)):
             return cls.from_bytes(border.path("path", path).read_bytes(), str(path))
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such ensemble file") from None
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Ensemble:

@@ -236,10 +236,10 @@ class Surprise:
 
     def __post_init__(self) -> None:
         border.choice("model", self.model, get_args(SurpriseModel))
-        if isinstance(self.weight, str) and self.weight != "crossover":
-            border.refuse("weight", self.weight, "'crossover' or a number from 0 to 1")
-        if self.weight != "crossover":
+        if not isinstance(self.weight, str):
             border.share("weight", self.weight)
+        elif self.weight != "crossover":
+            border.refuse("weight", self.weight, "'crossover' or a number from 0 to 1")
         border.positive("crossover_size", self.crossover_size)
         for name in ("shrink_mean", "shrink_deviation"):
             share = border.share(name, getattr(self, name))

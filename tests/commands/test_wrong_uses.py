@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import subprocess
 import sys
@@ -69,11 +70,13 @@ USES = [
     (f"search {OWN}", "what is the question?"),
     (f"search '' {OWN}", "the question is empty"),
     (f"search dogs {OWN} --top 0", "--top"),
+    (f"search dogs {OWN} --pool 99999999999999999999", "depth must be a whole number from 1 to 9007199254"),
     (f"search dogs {OWN} --min-percentile .95", "make one ('surprise-rerank tune background'"),
     (f"search dogs {OWN} --system fuson", "did you mean 'fusion'?"),
     ("search dogs --index nowhere", "there is no index at nowhere"),
     (f"search dogs {OWN} --filter [", "--filter is not JSON"),
     (f"search dogs {OWN} --filter '{{\"mst\": []}}'", "'mst' is not known in the filter"),
+    (f'search dogs {OWN} --filter \'{{"must": [], "must": []}}\'', "--filter: an object has a key twice"),
     (f"search dogs {OWN} --set group_by=metadata.", "group_by must be a key of the metadata, got ''"),
     (f"search dogs {OWN} --set offset=-1", "offset must be a whole number of at least 0, got -1"),
     (f"search dogs {OWN} --system cosine --set mode=vector", "leave it out, or choose one of surprise"),
@@ -190,6 +193,23 @@ def test_what_is_cheap_to_check_is_refused_before_a_library_is_loaded(tmp_path: 
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split("\n")[:2] == ["2", "[]"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("question", "streams", "code"),
+    [("dogs", ">&- 2>&- <&-", 0), ("dogs", ">&-", 0), ("dogs", "", 0), ("-", "<&-", 2)],
+)
+def test_streams_that_are_closed_or_lack_letters_stop_nothing(
+    desk: Path, question: str, streams: str, code: int
+) -> None:
+    program = "from surprise_rerank.eval.cli.entry import surprise_rerank; surprise_rerank()"
+    command = shlex.join([sys.executable, "-c", program, "search", question, "--index", "index"])
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}  # long texts end in a sign that it lacks
+    done = subprocess.run(
+        f"{command} {streams}", cwd=desk, env=environment, shell=True, capture_output=True, text=True
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert ("\\u2026" in done.stdout) == (not streams)
 
 
 def test_a_full_disk_is_told_before_documents_are_read(

@@ -13,7 +13,7 @@ import pytest
 from calling import exit_code
 
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.eval.reports.records import read_values
+from surprise_rerank.eval.reports.writing import read_values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DOG = EXAMPLES / "dog.py"

@@ -79,6 +79,21 @@ def test_lists_are_taken_as_people_have_them(index: DocumentIndex, kind: str):
         index.fetch(["12"], frozenset())
 
 
+def test_an_id_is_looked_up_as_it_was_stored(index: DocumentIndex):
+    index.sync([Document("a\ud800", "dddd")])
+    assert index.documents(["a\ud800"])["a\ud800"].text == "dddd"
+    assert index.fetch(["a\ud800"], frozenset()).ids == ("a\ufffd",)
+    assert index.text_reranker("cosine").rank("d", ["dddd"], ids=["a\ud800"]).notes == ("stored 1 of 1",)
+    assert index.delete(["a\ud800"]) == 1
+
+
+def test_there_are_as_many_names_as_questions(index: DocumentIndex):
+    with pytest.raises(DataError, match="the number of ids must be 2, got 1; give one for each"):
+        index.pipeline("cosine").encoded(["a", "b"], ["q"])
+    texts = index.text_reranker("cosine").rank("a", ["a", "bb"], ids=(name for name in ("2", None)))
+    assert {(hit.position, hit.id) for hit in texts} == {(0, "2"), (1, "1")}
+
+
 @pytest.mark.parametrize("change", ["rebuild", "prune", "renew"])
 def test_an_empty_source_takes_nothing_away(tmp_path: Path, change: str):
     with DocumentIndex.open(tmp_path / "index", ENCODER) as index:
@@ -105,6 +120,9 @@ def test_a_condition_that_tests_nothing_is_refused_wherever_it_comes_from():
     ):
         with pytest.raises(DataError, match="tests nothing"):
             SearchOptions(filter=wrong)
+    never = models.FieldCondition(key="metadata.year", range=models.Range(gte=float("nan")))
+    with pytest.raises(DataError, match=r"must\[0\].range.gte must be a number, got nan"):
+        SearchOptions(filter=models.Filter(must=[never]))
     right = models.FieldCondition(key="metadata.year", range=models.Range(gte=0))
     assert SearchOptions(filter=models.Filter(must=[right])).filter is not None
 

@@ -29,6 +29,10 @@ VALUES: dict[str, Any] = {
     "a fraction": 2.5,
     "True": True,
     "NaN": math.nan,
+    "a huge number": 10**400,
+    "an array of rows": np.zeros((2, 2)),
+    "an array of no dimension": np.array(3),
+    "a long string": "dogs" * 2000,
     "a number in quotes": "3",
     "one string": "why do dogs bark",
     "bytes": b"dogs",
@@ -358,7 +362,7 @@ def _part_allows(part: str, value: Any, name: str, function: Callable[..., Any])
         "str": isinstance(value, str),
         "bool": isinstance(value, bool),
         "bytes": isinstance(value, bytes),
-        "int": _is_number(value, int, 0 if name in FROM_ZERO else 1, math.inf),
+        "int": _is_number(value, int, 0 if name in FROM_ZERO else 1, 2**53),
         "float": _is_number(value, (int, float), *_range(name)),
         "dict": isinstance(value, dict),
     }
@@ -380,7 +384,7 @@ def _part_allows(part: str, value: Any, name: str, function: Callable[..., Any])
         return callable(value)
     meant = _resolved(part, function)
     if get_origin(meant) is Literal:
-        return value in get_args(meant)
+        return isinstance(value, str) and value in get_args(meant)
     if isinstance(meant, type) and not getattr(meant, "_is_protocol", False):
         return isinstance(value, meant)
     if get_origin(meant) in (Union, types.UnionType):
@@ -390,7 +394,7 @@ def _part_allows(part: str, value: Any, name: str, function: Callable[..., Any])
 
 def _class_allows(meant: Any, value: Any, name: str, function: Callable[..., Any]) -> bool:
     if get_origin(meant) is Literal:
-        return value in get_args(meant)
+        return isinstance(value, str) and value in get_args(meant)
     if isinstance(meant, type) and meant in (int, float, str, bool, type(None)):
         return _part_allows({type(None): "None"}.get(meant, meant.__name__), value, name, function)
     origin = get_origin(meant) or meant
@@ -405,6 +409,6 @@ def _is_number(value: Any, kind: Any, low: float, high: float) -> bool:
     return (
         isinstance(value, kind)
         and not isinstance(value, bool)
-        and math.isfinite(value)
+        and abs(value) <= sys.float_info.max
         and low <= value <= high
     )

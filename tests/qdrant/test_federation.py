@@ -64,6 +64,9 @@ def test_options_are_of_every_collection(pets: DocumentIndex, money: Collection)
     single = both.search("why do dogs bark", 5, depth=1)
     assert len(single) == 5, "a pool is at least as large as what is shown"
     assert single[0].collection == pets.where
+    offset = both.search("why do dogs bark", 5, offset=3)
+    assert list(offset.ids) == list(both.search("why do dogs bark", 8).ids[3:])
+    assert repr(both.search("why do dogs bark", 5, unit="passage")).startswith("<Ranking of 5 passages")
     folded = both.search("why do dogs bark", 50, collapse=0.8)
     assert any(hit.duplicates for hit in folded)
 
@@ -82,6 +85,9 @@ def test_wrong_uses_are_told(pets: DocumentIndex, tmp_path: Path) -> None:
         new.sync(PETS[:3], background=False)
         with pytest.raises(DataError, match=r"'new' has no background of its system.*measure_background"):
             Federation({"pets": pets, "new": new}, "auto")
+    with pytest.raises(DataError, match=r"places of collections must differ.*give them by name"):
+        Federation([pets, pets])
+    assert list(Federation({"a": pets, "b": pets}).pipelines) == ["a", "b"]
     both = Federation([pets])
     with pytest.raises(DataError, match="top_k must be"):
         both.search("q", 0)

@@ -147,6 +147,12 @@ def test_vectors_that_cannot_be_used_are_refused(reranker: TextReranker, vectors
 # What was stored
 
 
+@pytest.mark.parametrize("setting", [{"depth": 1}, {"tenant": "a"}, {"filter": {}}])
+def test_a_setting_of_a_pool_is_refused_for_texts_that_are_given(reranker: TextReranker, setting: dict):
+    with pytest.raises(DataError, match=f"re-ranking of texts has no setting '{next(iter(setting))}'"):
+        reranker.rank("wing", ["wing", "lift"], **setting)
+
+
 def test_how_many_were_stored_is_told(index: DocumentIndex, caplog: pytest.LogCaptureFixture):
     reranker = index.text_reranker("dynamax")
     with caplog.at_level("DEBUG", "surprise_rerank"):

@@ -26,7 +26,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, process, service_app
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
@@ -80,6 +80,8 @@ WRONG_OF_ALL = [
     (b"[" * 900, 400, "the body is no JSON"),
     (b"1" * 900, 422, "the body: "),
     (b"[]", 422, "the body: input should be an object"),
+    (b'{"query": "cats", "tenant": "a", "tenant": "b"}', 422, "a key twice; send each once"),
+    (b'{"query": "cats", "a": [{"b": {}, "b": {}}]}', 422, "a key twice; send each once"),
     (b" " * 6000, 413, "more than 5000 bytes"),
 ]
 WRONG_TEXTS = [
@@ -239,6 +241,11 @@ OWN = [
     {"Host": "localhost:8000", "Origin": "http://localhost:8000"},
     {"Host": "127.0.0.1:1", "Origin": "https://127.0.0.1"},
 ]
+
+
+def test_a_token_of_white_space_opens_nothing() -> None:
+    with pytest.raises(DataError, match="token: "):
+        ServerOptions(token=" \t")
 
 
 @pytest.mark.parametrize("token", [None, SECRET])

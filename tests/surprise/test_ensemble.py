@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from surprise_rerank.core.arrays import vector_similarities
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise import ensemble as ensemble_module
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -217,8 +217,11 @@ def test_a_saved_ensemble_comes_back_bit_for_bit(tmp_path: Path, ensemble: Ensem
     assert_equal(Ensemble.load(path), ensemble)
     assert_equal(Ensemble.load(str(path)), ensemble)
     assert [p.name for p in path.parent.iterdir()] == ["ensemble.npz"]
-    with pytest.raises(DataError, match=r"nowhere\.npz: no such ensemble file"):
+    with pytest.raises(StoreError, match=r"nowhere\.npz: No such file"):
         Ensemble.load(tmp_path / "nowhere.npz")
+    for use in (Ensemble.load, ensemble.save):
+        with pytest.raises(StoreError, match="Is a directory; check the path"):
+            use(tmp_path)
 
 
 class Malice:

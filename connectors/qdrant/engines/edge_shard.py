@@ -29,9 +29,11 @@ from typing import TypeVar
 import qdrant_edge
 
 from surprise_rerank.connectors.qdrant.engines.edge_files import (
+    copy_file,
     list_of_files,
     note_points,
     points_of_whole,
+    read_ahead,
     write_list,
 )
 from surprise_rerank.connectors.qdrant.engines.edge_purge import (
@@ -60,7 +62,6 @@ _PATIENCE = 2.0  # seconds; a search from the command line is over by then
 _PAUSE = 0.02
 _CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
 _MOST_IN_LOG = 500  # changes until the segments are written, too: whoever opens the shard repeats them
-_BLOCK = 2**20  # bytes that are copied at once
 
 T = TypeVar("T")
 
@@ -94,7 +95,7 @@ class Shard:
             if not folder.exists():
                 self._require_room()
                 _create(folder, config, begin)
-            _read_ahead(folder)
+            read_ahead(folder)
         self._open()
         at_fork(self)
 
@@ -196,6 +197,26 @@ class Shard:
                     os.fsync(file.fileno())
             note_points(self._folder, points)
         self._is_noted = True
+
+    def condense(self, config: qdrant_edge.EdgeConfig) -> None:
+        """Build the approximate index of what was stored, and open the shard again with a configuration.
+
+        Edge gives memory back when a shard is closed. After `leave_to_others` nothing happens.
+
+        Raises:
+            StoreError: if it fails, or the disk has no room.
+        """
+        if not self._optimizes:
+            return
+        self._require_room()
+        with self._idle:
+            self._idle.wait_for(lambda: self._using == 0)
+            shard, self._shard = self._shard, None
+            if shard is not None:
+                with self._named_errors():
+                    shard.optimize()
+                    shard.close()
+                    self._shard = _loaded(self._folder, config)
 
     def leave_to_others(self) -> None:
         """Build no approximate index from now on; see `optimize_elsewhere`."""
@@ -326,22 +347,6 @@ def optimize_here(name: str) -> None:
             lock.close()
 
 
-def _read_ahead(folder: Path) -> None:
-    """Read a shard's files once, from front to back, where they take less than a quarter of the memory."""
-    # Edge maps them into memory and reads them as they are touched. On a disk that has not been read lately,
-    # going through 5,000 documents that way takes 15 s; after this, which takes 0.7 s, half a second.
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # a system that does not report it
-        return
-    for path in files if size <= memory / 4 else ():
-        with path.open("rb", buffering=0) as file:
-            while file.read(2**20):
-                pass
-
-
 def _create(
     folder: Path, config: qdrant_edge.EdgeConfig, begin: Callable[[qdrant_edge.EdgeShard], None]
 ) -> None:
@@ -467,10 +472,10 @@ def _patiently(attempt: Callable[[], T]) -> T:
         time.sleep(_PAUSE)
 
 
-def _loaded(folder: Path) -> qdrant_edge.EdgeShard:
+def _loaded(folder: Path, config: qdrant_edge.EdgeConfig | None = None) -> qdrant_edge.EdgeShard:
     finish_purge(folder)
     try:
-        return qdrant_edge.EdgeShard.load(str(folder))
+        return qdrant_edge.EdgeShard.load(str(folder), config)
     except Exception as error:  # Edge raises nothing more precise
         text = str(error)
         if "WouldBlock" in text:
@@ -487,19 +492,8 @@ def _linked(folder: Path) -> qdrant_edge.EdgeShard:
         if os.access(segments, os.W_OK):
             linked.symlink_to(segments, target_is_directory=True)
         else:
-            shutil.copytree(segments, linked, copy_function=_copy_file)
+            shutil.copytree(segments, linked, copy_function=copy_file)
         return _loaded(Path(links))
-
-
-def _copy_file(source: str, target: str) -> None:
-    """Copy a file whose holes stay holes: Edge's pages are mostly empty."""
-    with open(source, "rb") as old, open(target, "wb") as new:
-        while block := old.read(_BLOCK):
-            if block.count(0) == len(block):
-                new.seek(len(block), os.SEEK_CUR)
-            else:
-                new.write(block)
-        new.truncate(old.tell())
 
 
 def _count(shard: qdrant_edge.EdgeShard) -> int:

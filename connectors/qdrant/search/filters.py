@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 _DEEPEST = 20  # filters in filters
@@ -143,6 +144,9 @@ def _require_test(condition: Mapping[str, Any], place: str) -> None:
             _require_known(test, inside, f"{place}.{name}")
             if all(value is None for value in test.values()):
                 raise DataError(f"{place}.{name} tests nothing; give it one of {', '.join(inside)}")
+            for key, value in test.items():
+                if isinstance(value, float):  # no document is beyond NaN, nor can a server be sent it
+                    border.number(f"{place}.{name}.{key}", value)
 
 
 def _require_known(values: Mapping[str, Any], names: Iterable[str], place: str) -> None:

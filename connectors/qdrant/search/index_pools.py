@@ -46,7 +46,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.writing.inventory import UnusablePlace
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.documents import Document
+from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError
 
 _LOOKED_UP = 1000  # documents in a request
@@ -151,7 +151,7 @@ class IndexPools(Pools):
         options = self.storage.manifest.options
         if self.tenant is None and options.tenant is not None:
             raise DataError(
-                f"{self.where} has tenants, and nobody says whose documents are searched; give "
+                "the index has tenants, and nobody says whose documents are searched; give "
                 f"tenant= (--tenant NAME), '' for those of no tenant, {ALL!r} for those of all"
             )
 
@@ -315,7 +315,8 @@ class IndexPools(Pools):
 
     def keys(self, ids: Sequence[str]) -> dict[str, str]:
         """The ids themselves, or those of the tenant."""
-        return {name: name if self._is_of_all else document_key(name, self.tenant) for name in ids}
+        tenant = None if self._is_of_all else self.tenant
+        return {name: encodable(document_key(name, tenant)) for name in ids}
 
     def among(self, keys: Sequence[str]) -> models.Filter:
         """A filter for all points of these documents."""
