@@ -36,6 +36,7 @@ class SetSettings:
         mode: where surprise is computed; here, by Qdrant's formula (its default), or by augmented vectors.
         exact: search without the approximate index.
         offset: pass over the first so many.
+        keep_refused: show what --min-percentile refuses, too.
         group_by: the best documents of each value at a path such as metadata.author, or the best passages
             of each `document` with --passages; --top counts groups.
         group_size: most documents of a group.
@@ -47,6 +48,7 @@ class SetSettings:
     mode: Literal["formula", "vector"] | None = None
     exact: bool = False
     offset: int = 0
+    keep_refused: bool = False
     group_by: str | None = None
     group_size: int = 3
     max_per_document: int | None = None
@@ -88,6 +90,7 @@ class SearchCommand:
             "diversity": self.diversity,
             "collapse": self.collapse,
             "offset": self.settings.offset,
+            "keep_refused": self.settings.keep_refused,
             "unit": "passage" if self.passages else "document",
             "max_per_document": self.settings.max_per_document,
             "context": self.settings.context,
