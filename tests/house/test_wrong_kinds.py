@@ -59,7 +59,7 @@ MAKERS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("wrong", [3, [1], {"a": 1}, b"dogs", np.zeros((2, 2))], ids=str)
 @pytest.mark.parametrize("maker", MAKERS)
 def test_what_modules_make_of_the_wrong_kind_is_refused_in_words(maker: str, wrong: object):
-    with pytest.raises(DataError, match="must be|; give "):
+    with pytest.raises(DataError, match=r"must be|; give "):
         MAKERS[maker](wrong)
 
 

@@ -17,7 +17,7 @@ from files import write_rows
 from hosts import HOSTS, Host
 from serving import client_of, service_of
 
-from surprise_rerank import DocumentIndex, Ranking, load_encoder
+from surprise_rerank import DataError, DocumentIndex, Ranking, load_encoder
 from surprise_rerank.connectors.qdrant.schema import ALL
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.server.app import service_app
@@ -196,6 +196,24 @@ def test_the_command_shows_the_same(place: Place, name: str) -> None:
         [Line(hit["id"], hit["score"], hit["percentile"], hit["text"]) for hit in answer["hits"]],
         place.answers[name],
     )
+
+
+@pytest.mark.parametrize("question", ["", " \n"])
+def test_a_question_that_is_empty_is_refused_by_all(place: Place, question: str) -> None:
+    with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
+        pipeline = index.pipeline(SYSTEM, tenant=ALL)
+        hosts = [kind.values[0] for kind in HOSTS if type(kind.values[0]).__name__ in INSIDE]
+        for ask in (
+            pipeline.search,
+            lambda text: pipeline.search_many([QUESTION, text]),
+            lambda text: pipeline.search_groups(text, "metadata.year"),
+            lambda text: index.text_reranker(SYSTEM).rank(text, ["dogs"]),
+            *(functools.partial(host.retrieve, host.retriever(pipeline)) for host in hosts),
+        ):
+            with pytest.raises(DataError, match="the question is empty; ask in words"):
+                ask(question)
+    _, _, error = place.bench.run("search", question, "--index", place.bench.index)
+    assert "the question is empty; ask in words" in error
 
 
 def test_groups_are_those_of_python_and_of_the_command(place: Place) -> None:
