@@ -47,8 +47,6 @@ MODULES = {
         rerankers.SurpriseRanker pyterrier.SurpriseTransformer pyterrier.SurpriseRetriever mteb.SurpriseSearch
         mcp.mcp_server""",
 }
-# Parameters of a signature that are shown; the site's pages have all of them.
-SHOWN = 4
 
 
 def public_names() -> dict[str, dict[str, str]]:
@@ -80,25 +78,14 @@ def public_value(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def signature(path: str) -> str:
-    """The name with its first parameters; of an error or a protocol the name alone."""
-    name, value = path.rpartition(".")[2], public_value(path)
-    if inspect.isclass(value) and issubclass(value, Exception):
-        return name
-    parameters = [parameter for parameter in inspect.signature(value).parameters if parameter != "self"]
-    if parameters == ["args", "kwargs"]:
-        return name
-    return f"{name}({', '.join(parameters[:SHOWN] + ['...'] * (len(parameters) > SHOWN))})"
-
-
 def face_rows() -> list[list[str]]:
-    """A row for each name of `surprise_rerank` itself: its signature, and its docstring's first line."""
+    """A row for each name of `surprise_rerank` itself, with its docstring's first line."""
     rows = [["from surprise_rerank import", ""]]
     for name in sorted(
         set(importlib.import_module("surprise_rerank").__all__) - {"__version__"}, key=str.lower
     ):
-        path = f"surprise_rerank.{name}"
-        rows.append([f"`{signature(path)}`", (inspect.getdoc(public_value(path)) or "").split("\n")[0]])
+        described = inspect.getdoc(public_value(f"surprise_rerank.{name}")) or ""
+        rows.append([f"`{name}`", described.split("\n")[0]])
     return rows
 
 

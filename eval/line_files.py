@@ -1,8 +1,10 @@
-"""Data files of a line per item, whose errors name the file and the line."""
+"""Data files of a line per item, whose errors name the file and the line; questions and judgements."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,12 +16,7 @@ T = TypeVar("T")
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a file; only a line feed ends one, as texts hold U+0085 and the like.
-
-    Args:
-        path: of the file.
-        encoding: of its bytes; a byte order mark is passed over.
-    """
+    """The lines of a file; only a line feed ends one, as texts hold U+0085 and the like."""
     if not path.is_file():
         raise DatasetError(f"there is no file {path}; is --data the folder that holds it?")
     with disk_errors(str(path)):
@@ -60,12 +57,7 @@ def place(label: str, labels: Sequence[str]) -> int:
 
 
 def data_folder(data: Path | None, *parts: str) -> Path:
-    """A folder of evaluation data: DATA/a/b, DATA/b, or DATA itself where its name is b already.
-
-    Args:
-        data: what `--data` names.
-        parts: names of folders, the last one being the one that is wanted.
-    """
+    """A folder of what `--data` names: DATA/a/b, DATA/b, or DATA itself where its name is b already."""
     wanted = "/".join(parts)
     if data is None:
         raise DatasetError(f"where are the data? give --data FOLDER, or set SURPRISE_RERANK_DATA ({wanted})")
@@ -76,3 +68,60 @@ def data_folder(data: Path | None, *parts: str) -> Path:
         if folder.is_dir():
             return folder
     raise DatasetError(f"there is no folder {wanted} in {data}; looked for {', '.join(map(str, places))}")
+
+
+STANDARD_INPUT = "-"
+
+
+def read_questions(path: str) -> Iterator[str]:
+    """The questions of a file, or of the standard input for `-`; blank lines are passed over."""
+    where = "the standard input" if path == STANDARD_INPUT else path
+    is_empty = True
+    try:
+        with contextlib.nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if text := line.decode("utf-8-sig" if number == 1 else "utf-8").strip():
+                    is_empty = False
+                    yield text
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}:{number} is not UTF-8 ({error.reason}); convert it first") from error
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file of questions") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder; give a file with a question a line") from error
+    if is_empty:
+        raise DataError(f"{where} holds no questions; write one a line")
+
+
+def read_judged_questions(path: Path) -> dict[str, str]:
+    """Questions: id -> text. JSON lines with `_id` and `text` (BEIR), or id and text with a tab between."""
+    from surprise_rerank.connectors.readers.beir import read_queries
+
+    questions = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
+    if not questions:
+        raise DataError(f"{path} holds no question; expected lines of JSON with `_id` and `text`")
+    return questions
+
+
+def read_judgements(path: Path) -> dict[str, dict[str, int]]:
+    """Judgements of BEIR or TREC: question id -> document id -> relevance; see `read_qrels`."""
+    from surprise_rerank.connectors.readers.beir import read_qrels
+
+    judgements = read_qrels(path)
+    if not judgements:
+        raise DataError(f"{path} holds no judgement; expected lines of question, document and relevance")
+    return judgements
+
+
+def _from_table(path: Path) -> dict[str, str]:
+    questions: dict[str, str] = {}
+
+    def add(line: str) -> bool:
+        name, text = line.split("\t")
+        if name in questions:
+            raise ValueError(f"the question {name!r} comes twice")
+        questions[name] = text
+        return True
+
+    all(read_rows(path, add, "id and question with a tab between", blank=False))
+    return questions

@@ -7,9 +7,10 @@ document are in the order of the document, and those that touch are one.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from surprise_rerank.documents import Document, without_title
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts
@@ -119,14 +120,12 @@ class _Packer:
         return self.count(str(CitedPassage(1, "", stretch.citation, stretch.text)))
 
     def _cut(self, stretch: Stretch) -> Stretch:
-        """As many of its first sentences as there is room for; none where there is not."""
+        """As many of its first sentences and lines as there is room for; none where there is not."""
         content = stretch.document.content[stretch.start : stretch.end]
-        ends = [stretch.start + place for place in sentence_starts(content)]
-        shorter = [Stretch(stretch.document, stretch.start, end, stretch.cite) for end in ends]
-        fitting = [part for part in shorter if self._cost(part) <= self.room]
-        return (
-            fitting[-1] if fitting else Stretch(stretch.document, stretch.start, stretch.start, stretch.cite)
-        )
+        lines = (match.end() for match in re.finditer("\n", content))  # rows of a table are no sentences
+        ends = [0, *sorted({*map(int, sentence_starts(content)), *lines})]
+        shorter = [replace(stretch, end=stretch.start + end) for end in ends]
+        return shorter[max(bisect.bisect_right(shorter, self.room, key=self._cost) - 1, 0)]
 
 
 def packed(

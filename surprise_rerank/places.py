@@ -22,8 +22,9 @@ class Place:
         page, last_page: of a PDF, counted from 1.
         label, last_label: what is printed on these pages, where the file says so, as `xii`.
         slide, last_slide: of a presentation, from 1.
-        sheet: of a workbook.
-        heading: the path of headings, as `Setup > Windows`.
+        sheet, last_sheet: of a workbook.
+        heading, last_heading: paths of headings, as `Setup > Windows`; the last only if it is not below the
+            first.
         line, last_line: of a file of plain text, or rows of a sheet, from 1.
         table: the line above the columns of a table, in whose rows it begins.
     """
@@ -35,17 +36,18 @@ class Place:
     slide: int | None = None
     last_slide: int | None = None
     sheet: str = ""
+    last_sheet: str = ""
     heading: str = ""
+    last_heading: str = ""
     line: int | None = None
     last_line: int | None = None
     table: str = ""
 
     def __post_init__(self) -> None:
         numbers = ("page", "last_page", "slide", "last_slide", "line", "last_line")
+        names = (part.name for part in fields(self) if part.name not in numbers)
         border.fields(self, **dict.fromkeys(numbers, border.or_none(border.count)))
-        border.fields(
-            self, **dict.fromkeys(("label", "last_label", "sheet", "heading", "table"), border.text)
-        )
+        border.fields(self, **dict.fromkeys(names, border.text))
 
     def __str__(self) -> str:
         """As it is cited: `p. 12, Setup > Windows`; empty where nothing is known."""
@@ -53,8 +55,12 @@ class Place:
         slides = _span("slide", "slides", self.slide, self.last_slide)
         line = "row" if self.sheet else "line"
         lines = _span(line, f"{line}s", self.line, self.last_line)
-        sheet = f"sheet {self.sheet}" if self.sheet else ""
-        return ", ".join(filter(None, (pages, slides, sheet, self.heading, lines)))
+        sheets = _span("sheet", "sheets", self.sheet, self.last_sheet)
+        above, _, last_heading = self.last_heading.rpartition(" > ")
+        if not self.heading.startswith(f"{above} > "):
+            last_heading = self.last_heading
+        headings = " to ".join(filter(None, (self.heading, last_heading)))
+        return ", ".join(filter(None, (pages, slides, sheets, headings, lines)))
 
     def to_json(self) -> dict[str, Any]:
         """What is known of it, as JSON values."""
@@ -75,7 +81,8 @@ def checked_places(name: str, places: object) -> Places:
 def place_of(text: str, places: Places, start: int, end: int) -> Place | None:
     """The place of a stretch of a text; None where nothing is known.
 
-    Its first and last page, slide and line; the heading at its beginning, or else the first one in it.
+    Its first and last page, slide, sheet and line; the heading at its beginning, or else the first one in it,
+    and the last one.
     """
     # A passage may begin with the white space behind the page before.
     start, end = (
@@ -83,22 +90,27 @@ def place_of(text: str, places: Places, start: int, end: int) -> Place | None:
         start + len(text[start:end].rstrip()),
     )
     offset = partial(bisect.bisect_right, places, key=lambda pair: pair[0])
-    first = max(offset(start) - 1, 0)
-    inside = [place for _, place in places[first : offset(max(end - 1, start))]]
+    inside = places[max(offset(start) - 1, 0) : offset(max(end - 1, start))]
     if not inside:
         return None
-    head, tail = inside[0], inside[-1]
-    changes: dict[str, Any] = {"heading": next((place.heading for place in inside if place.heading), "")}
-    if head.page != tail.page:
-        changes |= {"last_page": tail.page, "last_label": tail.label}
-    if head.slide != tail.slide:
-        changes |= {"last_slide": tail.slide}
-    if head.line is not None:
-        begun = places[first][0]
-        line = head.line + text.count("\n", begun, start)
-        last_line = line + text.count("\n", start, end)
-        changes |= {"line": line, "last_line": None if last_line == line else last_line}
-    return replace(head, **changes)
+    head, tail = inside[0][1], inside[-1][1]
+    changes: dict[str, Any] = {
+        f"last_{name}": getattr(tail, name)
+        for name in ("page", "label", "slide", "sheet")
+        if getattr(tail, name) != getattr(head, name)
+    }
+    headings = _headings(text, inside, start, end)
+    if headings:
+        is_below = all(f"{heading} > ".startswith(f"{headings[0]} > ") for heading in headings)
+        changes |= {"heading": headings[0], "last_heading": "" if is_below else headings[-1]}
+    # The name of a sheet stands above its rows; those of several sheets are no span.
+    lined = [(begun, place.line) for begun, place in inside if place.line] if tail.sheet == head.sheet else []
+    line = last_line = None
+    if lined:
+        begun, line = lined[0]
+        line += text.count("\n", begun, max(start, begun))
+        last_line = line + text.count("\n", max(start, begun), end)
+    return replace(head, **changes, line=line, last_line=None if last_line == line else last_line)
 
 
 def headed(marks: Iterable[tuple[int, int, str]], title: str = "") -> Places:
@@ -134,6 +146,16 @@ def places_json(places: Places) -> list[list[Any]]:
 def places_from(values: Sequence[Sequence[Any]]) -> Places:
     """The places that `places_json` has written."""
     return tuple((offset, Place(**place)) for offset, place in values)
+
+
+def _headings(text: str, inside: Places, start: int, end: int) -> list[str]:
+    """The headings of a stretch, without one of which it has the line alone, before the heading of a part."""
+    headings = []
+    for (begun, place), (until, part) in zip(inside, [*inside[1:], (end, Place())], strict=True):
+        is_above = part.heading.startswith(f"{place.heading} > ")
+        if place.heading and not (is_above and "\n" not in text[max(begun, start) : until].strip()):
+            headings.append(place.heading)
+    return headings
 
 
 def _span(one: str, several: str, first: object, last: object) -> str:

@@ -51,7 +51,7 @@ class IndexOptions:
     surprise_vector: bool = False  # the augmented vector, for first-stage search by surprise
     bm25: Bm25 | None = field(default_factory=Bm25)  # words; None stores none
     quantization: Quantization | None = None  # of dense vectors; searches are rescored with the originals
-    on_disk: bool = False  # dense vectors are read from disk
+    on_disk: bool = False  # dense vectors, on a server also postings, are read from disk
     payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)  # path -> type, for filters
     tenant: str | None = None  # key of the metadata that says whose a document is
 

@@ -111,7 +111,6 @@ def _mail_metadata(mail: Mapping[str, Any]) -> dict[str, Any]:
 
 MANUAL = ".man"  # stands for the sections of manual pages: .1, .3p
 _OPEN_XML = "application/vnd.openxmlformats-officedocument"
-_OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
 _OFFICE = {  # what kreuzberg calls them
     ".pdf": "application/pdf",
     ".docx": f"{_OPEN_XML}.wordprocessingml.document",
@@ -171,10 +170,8 @@ class Extractor:
             process.communicate()
             # faulthandler ends a process with 1, and so does what a library throws.
             is_late = time.monotonic() - begun >= SECONDS
-            late, crashed = f"not read in {SECONDS} s", "its reader crashed"
-            raise RefusedError(
-                late if is_late else crashed, f"is damaged or too complex: {late if is_late else crashed}"
-            )
+            reason = f"not read in {SECONDS} s" if is_late else "its reader crashed"
+            raise RefusedError(reason, f"is damaged or too complex: {reason}")
         kind, *values = json.loads(answer)
         if kind == "text":
             text, title, metadata, places = values

@@ -155,11 +155,12 @@ def count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def check_length(line: str) -> None:
-    """Refuse a line that is cut."""
+def check_length(line: str) -> str:
+    """Return a line, which must not be cut."""
     if len(line) > LONGEST:
         most = f"{LONGEST // 2**20} Mi characters"
         raise RefusedError("a line too long", f"the line has more than {most}; split it")
+    return line
 
 
 def check_decoded(text: str) -> None:
@@ -173,7 +174,11 @@ def read_objects(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, 
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             try:
-                record = _object(line)
+                check_decoded(check_length(line))
+                record = parsed_json(line)
+                if not isinstance(record, dict):
+                    detail = f"must be a JSON object, got {line.strip()[:40]}"
+                    raise RefusedError("not an object", detail)
             except RefusedError as refused:
                 skipped.refuse(f"{path}:{number}", refused)
             else:
@@ -191,12 +196,3 @@ def parsed_json(text: str) -> Any:
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
         raise RefusedError("not valid JSON", f"not valid JSON: {error}") from error
     return values
-
-
-def _object(line: str) -> dict[str, Any]:
-    check_length(line)
-    check_decoded(line)
-    record = parsed_json(line)
-    if not isinstance(record, dict):
-        raise RefusedError("not an object", f"must be a JSON object, got {line.strip()[:40]}")
-    return record

@@ -43,7 +43,8 @@ def paged_text(pages: Sequence[Mapping[str, Any]]) -> tuple[str, dict[int, int]]
 def pdf_places(raw: bytes, text: str, starts: Mapping[int, int]) -> Places:
     """The pages of a PDF, which begin there in its text, with their labels, and headings of its outline."""
     labels, outline = _labels_and_outline(raw)
-    placed = tuple((start, _page(number, labels)) for number, start in starts.items())
+    printed = {n: "" if label == str(n) else label for n, label in enumerate(labels, start=1)}
+    placed = tuple((start, Place(page=n, label=printed.get(n, ""))) for n, start in starts.items())
     marks = sorted(_outline_marks(text, starts, outline), key=lambda mark: mark[0])
     return combined(placed, headed(marks))
 
@@ -86,11 +87,6 @@ def _rows(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
         " ".join(rows.get(number, ())).strip() for number in (min(rows, default=0), max(rows, default=0))
     )
     return (first if is_headed else ""), last
-
-
-def _page(number: int, labels: Sequence[str]) -> Place:
-    label = labels[number - 1] if number <= len(labels) else ""
-    return Place(page=number, label="" if label == str(number) else label)
 
 
 def _labels_and_outline(raw: bytes) -> tuple[list[str], list[tuple[int, int, str]]]:

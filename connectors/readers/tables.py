@@ -140,7 +140,7 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
     delimiter = max(",;\t|", key=head.count) if kind == "csv" else "\t"
     # Not strict, a quote that is opened and not closed would swallow the rows after it.
     rows = csv.reader(
-        map(_short, itertools.chain([head], lines)),
+        map(check_length, itertools.chain([head], lines)),
         delimiter=delimiter,
         quoting=csv.QUOTE_MINIMAL if strict else csv.QUOTE_NONE,
         strict=strict,
@@ -177,11 +177,6 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
                 skipped.refuse(where, refused)
 
     yield from documents_of(numbered(), fields, skipped, columns=columns)
-
-
-def _short(line: str) -> str:
-    check_length(line)
-    return line
 
 
 def _record(names: list[str], values: list[str], texts: set[str | None]) -> dict[str, str | int | float]:

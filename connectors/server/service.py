@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import re
 import sys
 import threading
@@ -289,6 +290,9 @@ class Service:
                 failed.append(error)
                 stop()
             else:
+                # What is loaded stays: to look through it for rubbish would keep Python's lock for .3 s.
+                gc.collect()
+                gc.freeze()
                 self.logger.say("ready")
 
         thread = threading.Thread(target=load, name="surprise-rerank-load")

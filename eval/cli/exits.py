@@ -47,8 +47,13 @@ _SWALLOWED = 0.5  # seconds after which an interruption that nobody handles has 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
     """The handler of Ctrl-C, which remembers it: a library may swallow it, or make another error of it."""
+
+    def show(unraisable: sys.UnraisableHookArgs) -> None:  # but an interruption: that one comes again
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(unraisable)
+
     _interruptions.append(number)
-    sys.unraisablehook = _unraisable
+    sys.unraisablehook = show
     if hasattr(signal, "SIGALRM"):  # Windows has none
         signal.signal(signal.SIGALRM, _again)
     _interrupt_again(_SWALLOWED)
@@ -68,19 +73,9 @@ def _interrupt_again(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-    """Show what a library could not raise, but an interruption: that one comes again."""
-    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(unraisable)
-
-
 @contextlib.contextmanager
 def when_interrupted(message: str) -> Iterator[None]:
-    """A block whose interruption prints this sentence.
-
-    Raises:
-        Interrupted: in place of a KeyboardInterrupt, and of what a library made of one.
-    """
+    """A block whose interruption, or what a library made of one, is an `Interrupted` with this sentence."""
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
@@ -91,12 +86,7 @@ def when_interrupted(message: str) -> Iterator[None]:
 
 
 def run(command: click.Command, interrupted: str = "") -> None:
-    """Run a command: bad input is one line and exit code 2, an interruption 130.
-
-    Args:
-        command: with its arguments from `sys.argv`.
-        interrupted: a sentence for an interruption that has no sentence of its own.
-    """
+    """Run a command: bad input is one line and exit code 2, an interruption 130 and a sentence on it."""
     try:
         sys.exit(command(standalone_mode=False) or 0)
     except click.UsageError as error:

@@ -1,25 +1,34 @@
-"""Options that commands share; which index a command works on; and the end of an evaluation, its report."""
+"""Options that commands share, and what they name: documents, models, filters, an index."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.core.files import disk_errors
+from surprise_rerank.core.json_values import read_json
 from surprise_rerank.errors import DataError, NoIndexError, near_or_all
-from surprise_rerank.eval.cli.output.console import Output
+from surprise_rerank.eval.cli.console import Output
 
 if TYPE_CHECKING:
+    from qdrant_client.models import Filter
+
+    from surprise_rerank.connectors.readers import DocumentSource, Fields, FileRules
+    from surprise_rerank.connectors.readers.opening import Format
+    from surprise_rerank.connectors.readers.source import OnError, Unusable
+    from surprise_rerank.documents import Document
+    from surprise_rerank.encoders.base import Encoder, Precision
     from surprise_rerank.eval.reports.report import Report
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -27,6 +36,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # As `readers.opening.Format`, which `--help` cannot wait for.
 FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text")
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+_PLACES = 3  # of what was skipped, that a reason shows
 _LEAST_FREE = 16 * 2**20  # bytes; an index of one document takes as many, with its log
 _WHICH = (
     "which index? give --index with a folder, or a collection on a server such as "
@@ -122,11 +132,7 @@ def location_of(target: str | None) -> Location:
 
 
 def require_index(location: Location) -> None:
-    """Refuse a folder that holds no index, before libraries and models are loaded.
-
-    Raises:
-        NoIndexError: if there is none.
-    """
+    """Refuse a folder that holds no index, before libraries and models are loaded."""
     if location.folder in (None, MEMORY):
         return
     folder = Path(str(location.folder))
@@ -136,11 +142,7 @@ def require_index(location: Location) -> None:
 
 
 def require_place(location: Location) -> None:
-    """Refuse a folder that no index can be made or filled in, before documents and models are read.
-
-    Raises:
-        StoreError: if it is a file, may not be written to, or its disk is full.
-    """
+    """Refuse a folder that no index can be made or filled in, before documents and models are read."""
     if location.folder in (None, MEMORY):
         return
     folder = Path(str(location.folder)).absolute()
@@ -183,9 +185,8 @@ def present(
     values: Mapping[str, Any] | None = None,
 ) -> None:
     """Print a report's tables and notes, and write it to files."""
-    from surprise_rerank.eval.reports.records import report_values
     from surprise_rerank.eval.reports.terminal import print_report
-    from surprise_rerank.eval.reports.writing import write_report
+    from surprise_rerank.eval.reports.writing import report_values, write_report
 
     if as_json:
         Output(as_json=True).json(report_values(report) if values is None else values)
@@ -193,3 +194,109 @@ def present(
         print_report(report, quiet=quiet)
     for file in files:
         write_report(report, file)
+
+
+class Sources:
+    """Documents of several sources, one after another; `named` are what the user called them, and they."""
+
+    def __init__(self, names: Sequence[str], sources: Sequence[DocumentSource]) -> None:
+        self.named = list(zip(names, sources, strict=True))
+
+    @classmethod
+    def opened(
+        cls,
+        names: Sequence[str],
+        form: Format | None,
+        fields: Fields,
+        on_error: OnError = "raise",
+        files: FileRules | None = None,
+        id_prefix: str = "",
+    ) -> Sources:
+        """Files, folders, ids of data sets, collections of Qdrant servers; only their names are read."""
+        from surprise_rerank.connectors.readers import Fields, open_documents
+
+        if not names:
+            raise click.UsageError(
+                "what is to be read? give files, folders, data sets, or a collection on a Qdrant server such "
+                "as http://localhost:6333/papers"
+            )
+        columns = None if fields == Fields() else fields
+        key = os.environ.get("QDRANT_FROM_API_KEY")  # or QDRANT_API_KEY
+        opened = []
+        for name in names:
+            source = open_documents(
+                name, format=form, fields=columns, on_error=on_error, files=files, api_key=key
+            )
+            opened.append(source.with_prefix(id_prefix))
+        return cls(names, opened)
+
+    def __iter__(self) -> Iterator[Document]:
+        for _, source in self.named:
+            yield from source
+
+    def require_readable(self) -> None:
+        """Read the first document of each: what is wrong with all of them is told before anything is made."""
+        for _, source in self.named:
+            with contextlib.closing(iter(source)) as documents:
+                next(documents, None)
+
+    def expected(self) -> int | None:
+        """About how many documents there are; None where that cannot be told."""
+        counts = [source.expected() for _, source in self.named]
+        return None if None in counts else sum(map(int, counts))  # type: ignore[arg-type]
+
+    @property
+    def unusable(self) -> list[Unusable]:
+        """What the last reading could not use; documents of these places are not pruned."""
+        return [place for _, source in self.named for place in source.unusable]
+
+    def places(self, document_id: str) -> list[str]:
+        """Where the documents of an id are, for a message."""
+        return [place for _, source in self.named for place in source.places(document_id)]
+
+    def end(self, *, strict: bool) -> None:
+        """End a command with exit code 1 where that was asked for, and a row or file could not be used."""
+        if strict and self.unusable:
+            click.get_current_context().exit(1)
+
+    def skipped(self) -> list[dict[str, Any]]:
+        """What the last reading left out, by source and reason, with the first places."""
+        return [
+            {"source": name, "reason": reason, "count": count, "places": source.skipped.places[reason]}
+            for name, source in self.named
+            for reason, count in source.skipped.counts.items()
+        ]
+
+
+def skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
+    """What was skipped, a line for each reason."""
+    lines = []
+    for row in skipped:
+        shown = ", ".join(row["places"][:_PLACES])
+        more = ", ..." if row["count"] > _PLACES else ""
+        lines.append(f"skipped {row['count']} of {row['source']}: {row['reason']} ({shown}{more})")
+    return lines
+
+
+def load_model(name: str, precision: str = "float32", calibration: Sequence[str] | None = None) -> Encoder:
+    """`load_encoder`; a folder or file is remembered by its whole path, so that an index finds it again."""
+    from surprise_rerank.connectors.attached.opening import whole_path
+    from surprise_rerank.encoders.loading import load_encoder
+
+    return load_encoder(whole_path(name), precision=cast("Precision", precision), calibration=calibration)
+
+
+def read_filter(option: str, text: str) -> Filter | None:
+    """Return Qdrant's filter from its JSON, None for an empty one; a DataError names the option."""
+    from surprise_rerank.connectors.qdrant.search.filters import filter_of
+
+    try:
+        values = read_json(text)
+        return filter_of(values) if values else None
+    except DataError as error:
+        raise DataError(f"{option}: {error}") from error
+    except ValueError as error:
+        raise DataError(
+            f"{option} is not JSON ({error}); write it like "
+            """'{"must": [{"key": "metadata.year", "match": {"value": 2024}}]}'"""
+        ) from error

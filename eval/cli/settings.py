@@ -39,19 +39,11 @@ class SetValues:
         return bool(self.values)
 
     def of(self, kind: type[Kind], **others: Any) -> Kind:
-        """Settings of a class, with the values of options.
-
-        Raises:
-            DataError: if the class refuses a value.
-        """
+        """Settings of a class, with the values of options."""
         return self.changed(kind(**others))
 
     def changed(self, base: Kind) -> Kind:
-        """The same settings with what was given in place.
-
-        Raises:
-            DataError: if the class refuses a value, or a part is both left out and set.
-        """
+        """The same settings with what was given in place; a DataError if a part is left out and set."""
         names = {setting.name for setting in dataclasses.fields(base)}  # type: ignore[arg-type]
         changes = {key: value for key, value in self.values.items() if key in names}
         parts: dict[str, dict[str, Any]] = {}
@@ -72,12 +64,7 @@ class SetValues:
 
 
 def set_option(kinds: Callable[[], Sequence[type]], but: Names[str] = ()) -> Callable[[Function], Function]:
-    """The option `--set`; the command gets what was given as `settings`.
-
-    Args:
-        kinds: gives the settings classes, which may take time to import.
-        but: fields that are no keys, because the command has options for them.
-    """
+    """The option `--set`, which gives the command its `settings`; fields in `but` have options."""
 
     def parse(context: click.Context, _: click.Parameter, texts: tuple[str, ...]) -> SetValues:
         if not texts:

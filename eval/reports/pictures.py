@@ -38,11 +38,7 @@ _STYLE = {
 
 
 def to_svg(plot: Plot) -> str:
-    """A plot as an `<svg>` element on white, in which no text is cut.
-
-    Args:
-        plot: of any kind; its texts may be hostile, and of any length.
-    """
+    """A plot as an `<svg>` element on white; its texts may be hostile, and of any length: none is cut."""
     style = import_extra("matplotlib.style", "report")
     figures = import_extra("matplotlib.figure", "report")
     draw = {"line": _lines, "scatter": _points, "bars": _bars, "histogram": _histogram}[plot.kind]
@@ -52,7 +48,10 @@ def to_svg(plot: Plot) -> str:
         figure = figures.Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
         axes = figure.subplots()
         draw(plot, axes)
-        _legend(axes, figure)
+        handles, names = axes.get_legend_handles_labels()
+        if len(names) > 1:
+            columns = min(2 if max(map(len, names)) > 18 else 3, len(names))
+            figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=10)
         file = io.BytesIO()
         figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
     return _element(file.getvalue().decode(), plot)
@@ -128,13 +127,6 @@ def _label(plot: Plot, axes: Any) -> None:
         axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(ticker.NullFormatter())
-
-
-def _legend(axes: Any, figure: Any) -> None:
-    handles, names = axes.get_legend_handles_labels()
-    if len(names) > 1:
-        columns = 2 if max(map(len, names)) > 18 else 3
-        figure.legend(handles, names, loc="outside lower center", ncols=min(columns, len(names)), fontsize=10)
 
 
 def _name(text: str, lines: int = 1) -> str:

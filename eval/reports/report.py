@@ -15,13 +15,7 @@ Kind: TypeAlias = Literal["line", "scatter", "bars", "histogram"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        name: its heading.
-        digits: how many a float is shown with.
-        best: which of its values is marked: the largest, the smallest, or none.
-    """
+    """A column of a table: its heading, the digits of its floats, and which of its values is marked."""
 
     name: str
     digits: int = 4
@@ -39,12 +33,8 @@ class Table:
     """Rows of cells under columns.
 
     Attributes:
-        name: a short name that is unique in its report, for programs.
-        title: a line for readers.
-        columns: from left to right.
-        rows: of as many cells each.
+        name: unique in its report, for programs; the title is for readers.
         keys: how many of the first columns identify a row.
-        notes: what a reader must know.
         detail: whether it is for files alone.
         verdict: what it shows, in a sentence; empty where that is not said.
     """
@@ -108,11 +98,9 @@ class Series:
     """Points of a plot that belong together.
 
     Attributes:
-        name: for the legend.
         x: positions; of a histogram, the n + 1 borders of its bins; of bars, their labels.
         y: heights; of a histogram, n counts.
-        low: lower ends of intervals, as many as y, or none.
-        high: upper ends.
+        low, high: ends of intervals, as many as y, or none.
     """
 
     name: str
@@ -132,14 +120,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A picture, as data.
+    """A picture, as data: series over each other.
 
     Attributes:
-        kind: `line` through the points, `scatter`, `bars` from left to right, or `histogram`.
-        title: a line for readers.
-        x_label: what x is.
-        y_label: what y is.
-        series: drawn over each other.
         note: what a reader must know to read it.
         log_x: whether x is on a logarithmic scale.
         curves: lines over a histogram, of a model, for example.
@@ -164,9 +147,6 @@ class Report:
     """The results of an evaluation, or of an explanation.
 
     Attributes:
-        title: a line for readers.
-        tables: in order.
-        plots: in order.
         notes: what a reader must know of all tables.
         facts: settings and everything else that was measured, as JSON values.
         verdict: what all of it shows, in a sentence or two; where it is empty, tables have their own.

@@ -21,9 +21,8 @@ _LEAST_TEXT = 24  # characters that a column of texts keeps
 def print_report(report: Report, console: Console | None = None, *, quiet: bool = False) -> None:
     """Print a report's tables, verdicts and notes; details, plots and facts are for files.
 
-    In a file or a pipe the tables are rows with tabs between the cells, below a row of names. Several are
-    apart by an empty line, and have a line `# title` each. Titles, verdicts and notes then go to the error
-    stream.
+    In a file or a pipe tables are rows with tabs between the cells, below a row of names, several with a line
+    `# title` each; titles, verdicts and notes go to the error stream.
     """
     tables = [table for table in report.tables if not table.detail]
     if console is None and not sys.stdout.isatty():
@@ -53,10 +52,8 @@ def _print_rows(report: Report, tables: Sequence[Table], quiet: bool) -> None:
     if not tables or tables[0].title != report.title:
         _say([report.title], errors)
     for number, table in enumerate(tables):
-        rows = []
-        if len(tables) > 1:
-            rows = [*([""] if number else []), f"# {one_line(table.title)}"]
-        else:
+        rows = [*([""] if number else []), f"# {one_line(table.title)}"] if len(tables) > 1 else []
+        if not rows:
             _say([table.title], errors)
         names = [column.name for column in table.columns]
         rows += [tab_separated(cells) for cells in (names, *table.shown())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.files import disk_errors
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
-from surprise_rerank.eval.reports.verdicts import difference_verdict, short
 from surprise_rerank.eval.reports.writing import write_report
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, short_name
-from surprise_rerank.eval.retrieval.results import Difference, SystemResult
-from surprise_rerank.eval.retrieval.trec import write_run
-from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.retrieval.runs import Difference, SystemResult, write_run
+from surprise_rerank.eval.stats import difference_interval, holm, paired_randomization
 
 # What the columns mean, by the names of measures without their cutoffs.
 _MEANINGS = {
@@ -31,16 +28,16 @@ _MEANINGS = {
 }
 
 _NAMED = 8  # questions with the largest gains, and as many with the largest losses
+LEVEL = 0.05  # at which differences are called significant
 
 
 def compare(
     evaluations: Sequence[Evaluation], baseline: str = "cosine", *, all_pairs: bool = False
 ) -> Report:
-    """The report of one or several data sets; nothing is compared where the baseline is missing.
-
-    `all_pairs` adds a table of every system beside every other one.
-    """
-    corrected = _with_holm([differences(evaluation, baseline) for evaluation in evaluations])
+    """The report of one or several data sets; nothing is compared where the baseline is missing."""
+    tested = [differences(evaluation, baseline) for evaluation in evaluations]
+    p_values = iter(holm([difference.p for beside in tested for difference in beside]))
+    corrected = [tuple(replace(each, corrected=next(p_values)) for each in beside) for beside in tested]
     pairs = list(zip(evaluations, corrected, strict=True))
     tables = [_systems(evaluation, baseline, beside) for evaluation, beside in pairs]
     if len(evaluations) > 1 and evaluations[0].measures:
@@ -59,14 +56,12 @@ def compare(
 
 def differences(evaluation: Evaluation, baseline: str) -> tuple[Difference, ...]:
     """Every other system beside the baseline in the first measure; p is not corrected yet."""
-    compared_with = next((result for result in evaluation.results if result.name == baseline), None)
-    if compared_with is None or not evaluation.measures:
+    names = [result.name for result in evaluation.results]
+    if baseline not in names or not evaluation.measures:
         return ()
-    first = _values(compared_with, evaluation.measures[0])
+    first = _values(evaluation.results[names.index(baseline)], evaluation.measures[0])
     beside = []
-    for result in evaluation.results:
-        if result is compared_with:
-            continue
+    for result in (result for result in evaluation.results if result.name != baseline):
         second = _values(result, evaluation.measures[0])
         gains = second - first
         low, high = difference_interval(first, second)
@@ -83,15 +78,6 @@ def _values(result: SystemResult, measure: str) -> Float64Array:
     return np.array([values[query] for query in sorted(values)])
 
 
-def _with_holm(by_data_set: Sequence[Sequence[Difference]]) -> list[tuple[Difference, ...]]:
-    """The same differences, by data set, with p corrected for all of them (Holm, 1979)."""
-    corrected = iter(holm([difference.p for beside in by_data_set for difference in beside]))
-    return [
-        tuple(replace(difference, corrected=next(corrected)) for difference in beside)
-        for beside in by_data_set
-    ]
-
-
 def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]) -> Table:
     tested = {difference.system: difference.corrected for difference in beside}
     columns = [Column("system"), *(Column(name, best="max") for name in evaluation.measures)]
@@ -103,10 +89,7 @@ def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]
     verdict = ""
     if beside:
         best = max(beside, key=lambda difference: difference.mean)
-        verdict = difference_verdict(
-            *(best.system, baseline, evaluation.measures[0], best.mean, (best.low, best.high)),
-            *(best.corrected, f"{len(evaluation.qrels)} questions"),
-        )
+        verdict = difference_verdict(best, baseline, evaluation.measures[0], len(evaluation.qrels))
     name, notes = evaluation.name, evaluation.notes
     return Table(name, evaluation.title, tuple(columns), tuple(rows), notes=notes, verdict=verdict)
 
@@ -116,11 +99,8 @@ def _meanings(measures: Sequence[str], baseline: str) -> Iterator[str]:
     families: dict[str, list[str]] = {}
     for measure in measures:
         families.setdefault(measure.partition("@")[0].partition("(")[0], []).append(measure)
-    described = [
-        f"{', '.join(names)}: {_MEANINGS[family]}"
-        for family, names in families.items()
-        if family in _MEANINGS
-    ]
+    explained = [family for family in families if family in _MEANINGS]
+    described = [f"{', '.join(families[family])}: {_MEANINGS[family]}" for family in explained]
     if described:
         yield "; ".join(described)
     if baseline:
@@ -171,17 +151,19 @@ def _averages(evaluations: Sequence[Evaluation], baseline: str) -> Table:
     measures = evaluations[0].measures
     results = [{result.name: result for result in evaluation.results} for evaluation in evaluations]
     common = [name for name in results[0] if all(name in others for others in results)]
+
+    def pooled(name: str, measure: str) -> Float64Array:
+        return np.concatenate([_values(by_name[name], measure) for by_name in results])
+
     rows: list[tuple[Cell, ...]] = []
     for name in common:
         means = [float(np.mean([by_name[name].values[m] for by_name in results])) for m in measures]
         rows.append(("macro", name, *means, None))
     for name in common:
-        pooled = [float(_pooled(results, name, m).mean()) for m in measures]
         p = None
         if name != baseline and baseline in common:
-            first = _pooled(results, baseline, measures[0])
-            p = paired_randomization(first, _pooled(results, name, measures[0]))
-        rows.append(("pooled", name, *pooled, p))
+            p = paired_randomization(pooled(baseline, measures[0]), pooled(name, measures[0]))
+        rows.append(("pooled", name, *(float(pooled(name, m).mean()) for m in measures), p))
     return Table(
         "averages",
         f"averages over {len(evaluations)} data sets",
@@ -193,10 +175,6 @@ def _averages(evaluations: Sequence[Evaluation], baseline: str) -> Table:
             "randomisation test over them, not corrected",
         ),
     )
-
-
-def _pooled(results: Sequence[Mapping[str, SystemResult]], name: str, measure: str) -> Float64Array:
-    return np.concatenate([_values(by_name[name], measure) for by_name in results])
 
 
 def _facts(evaluation: Evaluation, differences_to: Sequence[Difference]) -> dict[str, Any]:
@@ -289,21 +267,36 @@ def _time(evaluation: Evaluation, timed: Sequence[SystemResult]) -> Plot:
     )
 
 
-def make_folder(folder: Path) -> None:
-    """A folder for `write_results`, which is there or can be made."""
-    with disk_errors(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
 def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Report) -> None:
-    """A TREC run file per system of ours, and `results.json` with every question's values.
-
-    Run files of several data sets lie in a folder each, as `{dataset}` in the name of a run says it.
-    """
+    """TREC runs of our systems, of several data sets in a folder each, and every value in `results.json`."""
     for evaluation in evaluations:
         place = folder if len(evaluations) == 1 else folder / short_name(evaluation.name)
-        for result in evaluation.results:
-            if result.is_run:
-                continue  # it is somebody's file already
+        for result in (result for result in evaluation.results if not result.is_run):
             write_run(place / f"{result.name}.trec", result.run, result.name)
     write_report(report, folder / "results.json")
+
+
+def difference_verdict(best: Difference, baseline: str, measure: str, questions: int) -> str:
+    """The best system beside the baseline, and whether the difference is significant.
+
+    >>> difference_verdict(Difference("auto", 0.084, 0.018, 0.169, 0.05, 0.11, 9, 3, 9), "bm25", "RR", 21)
+    'auto +.084 [.018, .169] RR over bm25, Holm p .11: not significant at .05 with 21 questions'
+    """
+    difference = f"{short(best.mean)} [{short(best.low)}, {short(best.high)}]"
+    p = "< .0001" if best.corrected < 5e-5 else short(best.corrected, 2 if best.corrected >= 0.1 else 4)
+    is_significant = "significant" if best.corrected <= LEVEL else "not significant"
+    tested = f"Holm p {p}: {is_significant} at {short(LEVEL, 2)} with {questions} questions"
+    if best.mean > 0:
+        return f"{best.system} +{difference} {measure} over {baseline}, {tested}"
+    return f"no system is above {baseline} in {measure}; the next is {best.system}, {difference}, {tested}"
+
+
+def short(number: float, digits: int = 3) -> str:
+    """A number as papers print it, without a zero before the point.
+
+    >>> short(-0.0401), short(1.25), short(-0.0001)
+    ('-.040', '1.250', '.000')
+    """
+    text = f"{number:.{digits}f}"
+    sign, size = ("-", text[1:]) if text.startswith("-") else ("", text)
+    return f"{sign if float(size) else ''}{size.removeprefix('0')}"

@@ -15,7 +15,6 @@ from surprise_rerank.connectors.readers.opening import open_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.retrieval.evidence import pages_of
 from surprise_rerank.eval.retrieval.settings import Judged
 
 # In place of a split, where nothing is judged.
@@ -31,14 +30,8 @@ class RetrievalDataset:
     """A corpus and the judged questions of one split, all in the source's order.
 
     Attributes:
-        name: the data set's name, without the split.
-        documents: the corpus.
-        queries: question id -> text, for the questions that have judgements.
-        qrels: question id -> document id -> relevance, for the same questions; a document that is not there
-            is not judged. Judged documents that the corpus lacks stay, so that recall is not flattered. Ids
-            of pages and passages are `handbook.pdf#12`.
-        split: the split that the questions are of.
-        judged: what the judgements are of.
+        qrels: question id -> document id, or `handbook.pdf#12`, -> relevance. Judged documents that the
+            corpus lacks stay, so that recall is not flattered.
         missing_documents: how many judged documents, or pages, the corpus lacks.
         answers_itself: the questions whose text is most of the document of their id, which none is to find.
         missing_queries: how many judged questions were left out because they have no text.
@@ -66,7 +59,11 @@ class RetrievalDataset:
             raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")
         missing = self.judged_documents - ids
         if self.judged == "pages":
-            pages = {f"{document.id}#{page}" for document in self.documents for page in pages_of(document)}
+            pages = {
+                f"{document.id}#{place.page or place.slide}"  # a slide is a page, too
+                for document in self.documents
+                for _, place in document.places
+            }
             missing = {name for gains in self.qrels.values() for name in gains} - pages
         object.__setattr__(self, "missing_documents", len(missing))
         # BEIR leaves out every document of the question's id, also where ids are running numbers of either.
@@ -95,12 +92,7 @@ class RetrievalDataset:
         return {name.rpartition("#")[0] for name in names}
 
     def limited(self, n: int) -> RetrievalDataset:
-        """A small copy for a quick look; its scores say nothing about the whole.
-
-        Args:
-            n: how many questions to keep, from the first on. Kept with them are all documents that are judged
-                for them, and the first max(1000, 20 n) others.
-        """
+        """A copy with n questions, what is judged for them, and the first max(1000, 20 n) others."""
         queries = dict(list(self.queries.items())[: border.count("limit", n)])
         qrels = {name: self.qrels[name] for name in queries}
         judged = replace(self, queries=queries, qrels=qrels).judged_documents
@@ -119,11 +111,9 @@ class RetrievalDataset:
 def load_dataset(spec: str, split: str | None = None, judged: Judged = "documents") -> RetrievalDataset:
     """Load a data set with its judgements.
 
-    Args:
-        spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`. A folder may
-            have its corpus as files of any kind in a folder `documents`.
-        split: the split to judge by; None means the one that the id names, else `test`.
-        judged: what the judgements are of; of `nothing`, all questions are taken.
+    `spec` is `demo`, the path of a BEIR folder, whose corpus may be files of any kind in a folder
+    `documents`, or an id of ir_datasets. The split is by default the one that the id names, else `test`.
+    Where `judged` is `nothing`, all questions are taken.
     """
     source = open_source(spec, split)
     if judged == "nothing":
@@ -154,11 +144,7 @@ def _documents(source: Source) -> Iterable[Document]:
 
 
 def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
-    """The judged questions of a split in the source's order, and their judgements.
-
-    Returns:
-        Question id -> text, and question id -> document id -> relevance.
-    """
+    """The judged questions of a split, id -> text, and their judgements, id -> document id -> relevance."""
     source = open_source(spec)
     queries, qrels, _ = _judged(source.at(split))
     return queries, qrels
@@ -166,15 +152,7 @@ def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, d
 
 @dataclass(frozen=True)
 class TrainingQuestions:
-    """Judged questions of a data set's other split, read and encoded when they are first asked for.
-
-    Attributes:
-        dataset: the data set, as `--dataset` names it.
-        split: the split that weights are fitted on.
-        tested: the split that is evaluated.
-        encoder: of the documents.
-        terminal: for progress.
-    """
+    """Judged questions of another split than is tested, to fit weights on; read when first asked for."""
 
     dataset: str
     split: str

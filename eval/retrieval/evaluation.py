@@ -29,10 +29,18 @@ from surprise_rerank.eval.retrieval.datasets import (
     TrainingQuestions,
     load_dataset,
 )
-from surprise_rerank.eval.retrieval.evidence import evidence_run
-from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
-from surprise_rerank.eval.retrieval.pools import POOLS, Resources
-from surprise_rerank.eval.retrieval.results import SystemResult, run_system
+from surprise_rerank.eval.retrieval.runs import (
+    Run,
+    SystemResult,
+    judged_ranking,
+    measure_run,
+    parse_measures,
+    read_run,
+    run_path,
+    run_system,
+    split_run,
+    try_measures,
+)
 from surprise_rerank.eval.retrieval.settings import (
     DEFAULTS,
     EVIDENCE_MEASURES,
@@ -40,21 +48,16 @@ from surprise_rerank.eval.retrieval.settings import (
     Judged,
     RetrievalSettings,
 )
-from surprise_rerank.eval.retrieval.systems import EVALUATED, build, similarity_system
-from surprise_rerank.eval.retrieval.trec import ExternalRun, Run, read_run, run_path, split_run
+from surprise_rerank.eval.retrieval.systems import EVALUATED, POOLS, Resources, build, similarity_system
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
 from surprise_rerank.similarities.table import with_raw
 
-AnySystem: TypeAlias = System | ExternalRun
+AnySystem: TypeAlias = System | Run
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came out of one data set, by the systems and measures in the order asked for.
-
-    `name` is data set and split, `title` a line with the model. `qrels` and `questions` are by question id;
-    `notes` are what the table's reader must know, `facts` everything else that a report records.
-    """
+    """What came out of one data set; notes are for the table's reader, facts for a report."""
 
     name: str
     title: str
@@ -69,10 +72,7 @@ class Evaluation:
 def evaluate(
     settings: RetrievalSettings, terminal: Terminal | None = None, encoder: Encoder | None = None
 ) -> Evaluation:
-    """Load, index what is not indexed yet, run every system over every question, and measure.
-
-    `encoder` is the model of the settings, where it is loaded already.
-    """
+    """Load, index what is not indexed yet, run every system over every question, and measure."""
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
     similarities = {name: similarity_system(name) for name in with_raw() if name not in SYSTEMS}
@@ -85,7 +85,12 @@ def evaluate(
     if measures:
         try_measures(measures, next(iter(whole.queries)))
     dataset = whole if settings.limit is None else whole.limited(settings.limit)
-    systems, notes = _available({**built_in, **_runs(settings, whole)}, whole.judged)
+    every: dict[str, AnySystem] = {**built_in, **_runs(settings, whole)}
+    missing = {name: _missing(system, whole.judged) for name, system in every.items()}
+    systems = {name: system for name, system in every.items() if not missing[name]}
+    notes = [f"{name}: not measured, {reason}" for name, reason in missing.items() if reason]
+    if not systems:
+        raise MissingExtraError("; ".join(notes))
     pool = settings.candidates if settings.candidates in POOLS else None
     candidates = _run(settings.candidates, whole) if settings.candidates and pool is None else None
     notes = [*_gaps(settings, dataset), *notes, *_without_baseline(settings, systems)]
@@ -126,15 +131,16 @@ def evaluate(
         documents = {document.id: document for document in dataset.documents}
         results = []
         for name, system in systems.items():
-            built = system if isinstance(system, ExternalRun) else _built(system, resources, whole.judged)
+            built = system if isinstance(system, Run) else _built(system, resources, whole.judged)
             with terminal.bar(name, len(queries), "questions") as advance:
                 run, seconds = run_system(built, queries, depth, dataset.answers_itself, advance)
-            if by_passages and not isinstance(built, ExternalRun):
-                run = evidence_run(run, dataset.qrels, documents, settings.judged)
+            if by_passages and not isinstance(built, Run):
+                run = {
+                    question: judged_ranking(ranking, dataset.qrels[question], documents, settings.judged)
+                    for question, ranking in run.items()
+                }
             values, per_query = measure_run(run, dataset, measures) if measures else ({}, {})
-            results.append(
-                SystemResult(name, run, values, per_query, seconds, isinstance(built, ExternalRun))
-            )
+            results.append(SystemResult(name, run, values, per_query, seconds, isinstance(built, Run)))
             if isinstance(built, BuiltSystem) and built.note:
                 notes.append(f"{name}: {built.note}")
             notes.extend(_remarks(name, run, dataset))
@@ -211,16 +217,16 @@ def short_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")
 
 
-def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, ExternalRun]:
+def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, Run]:
     """Run files of other programs, by the names of their systems."""
-    systems: dict[str, ExternalRun] = {}
+    systems: dict[str, Run] = {}
     for named in settings.runs:
         name, file = split_run(named)
         run = _run(file, dataset)
         name = name.strip() or run.name
         if name in systems or name in SYSTEMS or name in EVALUATED:
             raise DataError(f"two systems have the name {name!r}; name the run: runs=NAME={file}")
-        systems[name] = ExternalRun(run)
+        systems[name] = run
     return systems
 
 
@@ -255,7 +261,7 @@ def _without_baseline(settings: RetrievalSettings, systems: Mapping[str, AnySyst
 
 
 def _needs(system: AnySystem) -> frozenset[Need]:
-    return frozenset() if isinstance(system, ExternalRun) else system.needs | system.uses
+    return frozenset() if isinstance(system, Run) else system.needs | system.uses
 
 
 def _built(system: System, resources: Resources, judged: Judged) -> BuiltSystem:
@@ -285,23 +291,10 @@ def _splitting(settings: RetrievalSettings, encoder: Encoder) -> list[str]:
     return [f"documents are cut after {encoder.window} tokens (--set passages=yes splits them)"]
 
 
-def _available(systems: Mapping[str, AnySystem], judged: Judged) -> tuple[dict[str, AnySystem], list[str]]:
-    """The systems that can run with what is installed, and a line for each of the others."""
-    here: dict[str, AnySystem] = {}
-    notes = []
-    for name, system in systems.items():
-        missing = "" if isinstance(system, ExternalRun) else _missing(system, judged)
-        if missing:
-            notes.append(f"{name}: not measured, {missing}")
-        else:
-            here[name] = system
-    if not here:
-        raise MissingExtraError("; ".join(notes))
-    return here, notes
-
-
-def _missing(system: System, judged: Judged) -> str:
+def _missing(system: AnySystem, judged: Judged) -> str:
     """What a system needs and this evaluation lacks, with the remedy; empty, where it can run."""
+    if isinstance(system, Run):
+        return ""
     if judged != "documents" and _needs(system) & {"lucene", "judgements"}:
         return f"it ranks documents alone, and {judged} are judged"
     if "lucene" in system.needs and not has_lucene():

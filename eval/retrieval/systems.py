@@ -1,26 +1,129 @@
-"""The systems that an evaluation adds to the register: variants for comparison, and BM25 by Lucene."""
+"""The systems of an evaluation: what they are made of, where their candidates come from, and variants."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Literal, TypeAlias, get_args
 
-from surprise_rerank.connectors.qdrant.scored import InclusionScored
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.document_index import DocumentIndex
+from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, LexicalIndex, SparseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever
+from surprise_rerank.connectors.qdrant.scored import InclusionScored, LexicallyScored
 from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.systems.building import auto
-from surprise_rerank.connectors.systems.inputs import BuiltSystem
+from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
-from surprise_rerank.eval.retrieval.pools import Resources
-from surprise_rerank.eval.retrieval.trec import Run
+from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.eval.retrieval.datasets import TrainingQuestions
+from surprise_rerank.eval.retrieval.runs import Run
+from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod, FusionReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.rerank.surprise import SurpriseReranker
 from surprise_rerank.rerank.weight_fitting import fit_guarded
-from surprise_rerank.similarities.table import find_similarity
+from surprise_rerank.similarities.table import CorpusStatistics, FittedOn, find_similarity
 from surprise_rerank.similarities.text_similarity import SimilarityReranker
+from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import SurpriseModel, Weight
+
+# Candidates by cosine, by BM25 (Qdrant's, or Lucene's), or the union of both.
+PoolName: TypeAlias = Literal["cosine", "bm25", "both", "bm25-lucene", "both-lucene"]
+POOLS: tuple[PoolName, ...] = get_args(PoolName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources(SystemInputs):
+    """What an evaluation has beside the index, for systems that need more than an index.
+
+    Attributes:
+        document_ids: of all documents.
+        corpus: the ensemble of all documents.
+        sample_ids, sample_tokens: a uniform sample of the corpus, and its token vectors.
+        lucene: the documents' words, where Pyserini is installed and a system asks for them.
+        fitting: makes what similarities are fitted on: the words of all documents, and the sample.
+        lessons: judged questions that weights are fitted on.
+        pool: where every system takes its candidates from, in place of its usual place.
+    """
+
+    index: DocumentIndex
+    document_ids: frozenset[str]
+    corpus: Ensemble
+    sample_ids: tuple[str, ...]
+    sample_tokens: TokenBatch
+    lucene: BM25Index | None
+    encoder: Encoder
+    fitting: Callable[[frozenset[FittedOn]], CorpusStatistics]
+    lessons: TrainingQuestions
+    pool: PoolName | Run | None = None
+
+    @property
+    def anchors(self) -> Ensemble:
+        """The ensemble that surprise is measured against (`ensemble`): the documents by default."""
+        return self.ensemble or self.corpus
+
+    def of_index(self) -> SystemInputs:
+        """What a system of an index is made of: search is exact, and candidates come from the given pool."""
+        first_stage = None if self.pool is None else self.retriever(self.pool)
+        return SystemInputs(
+            index=self.index, options=self.options, first_stage=first_stage, ensemble=self.anchors
+        )
+
+    def retriever(self, usual: PoolName | Run, *, bm25: str = "") -> Retriever:
+        """The first stage of a system, or `pool`; with scores by the `bm25` that is named, if one is."""
+        pool = self.pool or usual
+        match pool:
+            case "both" | "both-lucene":
+                found_by = "bm25" if pool == "both" else "bm25-lucene"
+                words = self._words(found_by)
+                retriever: Retriever = HybridRetriever(self.index, words, options=self.options)
+                if bm25 == found_by:  # whose scores it gives already
+                    return retriever
+            case "cosine":
+                retriever = DenseRetriever(self.index, options=self.options)
+            case "bm25":
+                retriever = SparseRetriever(self.index, self.options)
+            case "bm25-lucene":
+                retriever = BM25Retriever(self._lucene, self.index.fetch)
+            case _:
+                retriever = RunRetriever(pool, self.index, self.document_ids)
+        return LexicallyScored(retriever, self._words(bm25)) if bm25 else retriever
+
+    def _words(self, bm25: str) -> LexicalIndex:
+        return SparseRetriever(self.index, self.options) if bm25 == "bm25" else self._lucene
+
+    @property
+    def _lucene(self) -> BM25Index:
+        if self.lucene is None:
+            raise MissingExtraError(f"Lucene's BM25 needs Pyserini: run {pip_line('pyserini')}")
+        return self.lucene
+
+
+@dataclass(frozen=True, slots=True)
+class RunRetriever:
+    """The candidates that a run file names, with the scores that it gives them, if the index has them."""
+
+    run: Run
+    index: DocumentIndex
+    document_ids: frozenset[str]
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The first `depth` documents of the question's ranking; none, where the run lacks the question."""
+        ranking = self.run.rankings.get(query.id)
+        scores = {} if ranking is None else dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
+        ids = [name for name in scores if name in self.document_ids][:depth]
+        pool = self.index.fetch(ids, fields)
+        return replace(pool, scores={"run": np.array([scores[name] for name in pool.ids], np.float64)})
+
 
 # Size of the pools that weights are fitted on.
 _FIT_DEPTH = 100
@@ -45,12 +148,6 @@ def surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Res
         anchors=resources.corpus,
     )
     return BuiltSystem("surprise", resources.retriever("cosine"), reranker)
-
-
-def _similarity(name: str, resources: Resources) -> BuiltSystem:
-    named = find_similarity(name)
-    reranker = SimilarityReranker(named.build(resources.fitting(named.fitted_on)), resources.encoder, name)
-    return BuiltSystem(name, resources.retriever("cosine"), reranker)
 
 
 def _bm25_lucene(resources: Resources) -> BuiltSystem:
@@ -90,91 +187,75 @@ def _fitted(make: Callable[[Resources], BuiltSystem], resources: Resources) -> B
     return replace(built, reranker=built.reranker.weighted(fitted.weights), note=note)
 
 
-def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, summary: str) -> System:
-    return System(name=name, summary=summary, build=partial(surprise, model, weight, shrink))
-
-
 def similarity_system(name: str) -> System:
     """Cosine's pool by a similarity of this name; a DataError if there is none."""
     named = find_similarity(name)
+
+    def build(resources: Resources) -> BuiltSystem:
+        similarity = named.build(resources.fitting(named.fitted_on))
+        reranker = SimilarityReranker(similarity, resources.encoder, name)
+        return BuiltSystem(name, resources.retriever("cosine"), reranker)
+
     return System(
         name=name,
         summary=f"cosine's pool by {named.summary}",
-        build=partial(_similarity, name),
+        build=build,
         kind="late-interaction",
         module=named.module,
         extra=named.extra,
     )
 
 
-def _fusion(name: str, method: FusionMethod, bm25_weight: float, summary: str) -> System:
-    build = partial(_fusion_lucene, method, bm25_weight)
-    return System(name=name, summary=summary, build=build, kind="hybrid", uses=frozenset({"lucene"}))
-
-
-_JUDGED: frozenset[Need] = frozenset({"judgements"})
-
-EVALUATED: Mapping[str, System] = MappingProxyType(
-    {
-        system.name: system
-        for system in (
-            System(
-                name="bm25-lucene",
-                summary="BM25 by Lucene (k1 = .9, b = .4) over title and text",
-                build=_bm25_lucene,
-                kind="sparse",
-                needs=frozenset({"lucene"}),
-            ),
-            _surprise(
-                *("surprise-crossover", "gaussian", "crossover", 0.0),
-                "cosine's pool by surprise, Gaussian model, mixed with the cosine by the crossover weight",
-            ),
-            _surprise("surprise-mixed", "gaussian", 0.5, 0.0, "the same with w = .5"),
-            _surprise(
-                *("surprise-pooled", "pooled", 1.0, 0.0),
-                "z with one deviation for all documents: only their means differ",
-            ),
-            _surprise("surprise-pooled-mixed", "pooled", 0.5, 0.0, "pooled surprise with w = .5"),
-            _surprise(
-                *("surprise-shrunk", "gaussian", 1.0, 0.5),
-                "z with means and variances moved half way to those of all documents",
-            ),
-            _surprise(
-                *("surprise-percentile", "percentile", "crossover", 0.0),
-                "surprise with median and percentile in place of mean and deviation",
-            ),
-            _surprise(
-                *("surprise-empirical", "empirical", "crossover", 0.0),
-                "surprise by its definition, over a sample",
-            ),
-            System(
-                name="auto-fitted",
-                summary="auto with weights fitted on judged training questions, if they help on others",
-                build=partial(_fitted, lambda resources: auto(resources.of_index())),
-                kind="hybrid",
-                needs=_JUDGED,
-            ),
-            _fusion(
-                *("fusion-lucene", "surprise", BM25_WEIGHT),
-                "BM25 by Lucene (weight .5) + cosine + dynamax, surprise-normalised per question",
-            ),
-            _fusion("fusion-lucene-equal", "surprise", 1.0, "the same with equal weights"),
-            System(
-                name="fusion-lucene-fitted",
-                summary="the same with weights fitted on judged training questions, if they help on others",
-                build=partial(_fitted, partial(_fusion_lucene, "surprise", 1.0)),
-                kind="hybrid",
-                needs=_JUDGED,
-                uses=frozenset({"lucene"}),
-            ),
-            _fusion(
-                *("fusion-lucene-zscore", "zscore", 1.0),
-                "the same by deviations within the pool, equal weights",
-            ),
-            _fusion("fusion-lucene-rrf", "rrf", 1.0, "the same by reciprocal ranks, equal weights"),
-            _fusion(
-                "fusion-lucene-minmax", "minmax", 1.0, "the same by min-max over the pool, equal weights"
-            ),
-        )
-    }
+_SURPRISE: tuple[tuple[str, SurpriseModel, Weight, float, str], ...] = (
+    (
+        *("surprise-crossover", "gaussian", "crossover", 0.0),
+        "cosine's pool by surprise, Gaussian model, mixed with the cosine by the crossover weight",
+    ),
+    ("surprise-mixed", "gaussian", 0.5, 0.0, "the same with w = .5"),
+    (
+        *("surprise-pooled", "pooled", 1.0, 0.0),
+        "z with one deviation for all documents: only their means differ",
+    ),
+    ("surprise-pooled-mixed", "pooled", 0.5, 0.0, "pooled surprise with w = .5"),
+    (
+        *("surprise-shrunk", "gaussian", 1.0, 0.5),
+        "z with means and variances moved half way to those of all documents",
+    ),
+    (
+        *("surprise-percentile", "percentile", "crossover", 0.0),
+        "surprise with median and percentile in place of mean and deviation",
+    ),
+    ("surprise-empirical", "empirical", "crossover", 0.0, "surprise by its definition, over a sample"),
 )
+_FUSIONS: tuple[tuple[str, FusionMethod, float, str], ...] = (
+    (
+        *("fusion-lucene", "surprise", BM25_WEIGHT),
+        "BM25 by Lucene (weight .5) + cosine + dynamax, surprise-normalised per question",
+    ),
+    ("fusion-lucene-equal", "surprise", 1.0, "the same with equal weights"),
+    ("fusion-lucene-zscore", "zscore", 1.0, "the same by deviations within the pool, equal weights"),
+    ("fusion-lucene-rrf", "rrf", 1.0, "the same by reciprocal ranks, equal weights"),
+    ("fusion-lucene-minmax", "minmax", 1.0, "the same by min-max over the pool, equal weights"),
+)
+_LUCENE: frozenset[Need] = frozenset({"lucene"})
+_FITTED = partial(System, kind="hybrid", needs=frozenset[Need]({"judgements"}))
+
+
+def _evaluated() -> Iterator[System]:
+    summary = "BM25 by Lucene (k1 = .9, b = .4) over title and text"
+    yield System(name="bm25-lucene", summary=summary, build=_bm25_lucene, kind="sparse", needs=_LUCENE)
+    for name, model, weight, shrink, summary in _SURPRISE:
+        yield System(name=name, summary=summary, build=partial(surprise, model, weight, shrink))
+    for name, method, bm25_weight, summary in _FUSIONS:
+        build = partial(_fusion_lucene, method, bm25_weight)
+        yield System(name=name, summary=summary, build=build, kind="hybrid", uses=_LUCENE)
+    learned = "weights fitted on judged training questions, if they help on others"
+    build = partial(_fitted, lambda resources: auto(resources.of_index()))
+    yield _FITTED(name="auto-fitted", summary=f"auto with {learned}", build=build)
+    build = partial(_fitted, partial(_fusion_lucene, "surprise", 1.0))
+    yield _FITTED(
+        name="fusion-lucene-fitted", summary=f"fusion-lucene with {learned}", build=build, uses=_LUCENE
+    )
+
+
+EVALUATED: Mapping[str, System] = MappingProxyType({system.name: system for system in _evaluated()})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.readers.demo import DEMO
@@ -21,9 +21,9 @@ from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, precision_of
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, UnreadableIndexError
-from surprise_rerank.eval.questions import read_questions
+from surprise_rerank.eval.line_files import read_questions
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, TrainingQuestions, judged_questions
-from surprise_rerank.eval.retrieval.pools import Resources
+from surprise_rerank.eval.retrieval.systems import Resources
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import CorpusStatistics, FittedOn, embedding_words
@@ -52,9 +52,7 @@ class Workspace:
     Attributes:
         cache: folder of all indexes.
         key: what distinguishes this data set from others: its name, or its folder's path.
-        encoder: makes the vectors.
         url: of a Qdrant server in place of the embedded store.
-        terminal: for progress and messages.
         passages: split documents that are longer than the model reads, instead of cutting them.
         pooling: as for `IndexOptions`.
     """
@@ -91,19 +89,24 @@ class Workspace:
     def resources(
         self, dataset: RetrievalDataset, anchors: Ensemble | None, lessons: TrainingQuestions, *, lucene: bool
     ) -> Iterator[Resources]:
-        """Index what is not indexed yet, and open everything that systems need.
-
-        Surprise is measured against `anchors`, or the documents where there are none.
-        """
+        """Index what is not indexed yet, and open all that systems need; surprise's ensemble is `anchors`."""
         folder = self.cache / self.name
         with contextlib.ExitStack() as stack:
             index = stack.enter_context(self._opened(folder / "qdrant", dataset))
             shown = not self.terminal.quiet
             done = index.sync(dataset.documents, prune=True, background=False, show_progress=shown)
-            self.terminal.say(_told(done, index.engine))
+            counts = {"new": done.added, "changed": done.updated, "removed": done.removed}
+            changes = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+            self.terminal.say(f"{len(index)} indexed ({index.engine}): {changes or 'all were there'}")
             words = None
             if lucene:
-                words = stack.enter_context(self._open_bm25(folder / "bm25", dataset))
+                digest = hashlib.sha256()
+                for document in dataset.documents:
+                    digest.update(f"{document.id}\0{document.content_hash}\0".encode())
+                place = (folder / "bm25", dataset.documents, digest.hexdigest())
+                with self.terminal.bar("BM25 index", len(dataset.documents), "documents") as advance:
+                    words = BM25Index.open_or_build(*place, on_progress=advance)
+                stack.enter_context(words)
             ids, tokens = index.token_sample(_SAMPLED)
             yield Resources(
                 index=index,
@@ -156,23 +159,6 @@ class Workspace:
             )
 
         return fitting
-
-    def _open_bm25(self, path: Path, dataset: RetrievalDataset) -> BM25Index:
-        digest = hashlib.sha256()
-        for document in dataset.documents:
-            digest.update(f"{document.id}\0{document.content_hash}\0".encode())
-        with self.terminal.bar("BM25 index", len(dataset.documents), "documents") as advance:
-            return BM25Index.open_or_build(path, dataset.documents, digest.hexdigest(), on_progress=advance)
-
-
-def _told(done: SyncReport, engine: str) -> str:
-    """What was indexed, in a line."""
-    if not (done.added or done.updated or done.removed):
-        return f"re-using the index of {done.unchanged} documents ({engine})"
-    what = f"indexed {done.added} new documents"
-    what += f", {done.updated} changed" if done.updated else ""
-    what += f", removed {done.removed}" if done.removed else ""
-    return f"{what}{f', re-used {done.unchanged}' if done.unchanged else ''} ({engine})"
 
 
 def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> Ensemble | None:

@@ -14,7 +14,7 @@ from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.eval.reports.report import Plot, Table
-from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.stats import difference_interval, holm, paired_randomization
 from surprise_rerank.eval.studies.labelled import (
     COSINE,
     SURPRISE,
@@ -24,8 +24,8 @@ from surprise_rerank.eval.studies.labelled import (
     LabelledVectors,
     read_labelled,
 )
-from surprise_rerank.eval.studies.measurements import Key, Measurements, Shown
 from surprise_rerank.eval.studies.settings import ClusterSettings, to_weight
+from surprise_rerank.eval.studies.study import Key, Measurements, Shown
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Name as it is shown -> model of the surprise score, and weight: at 0 the nearest centre by the cosine.
@@ -35,12 +35,7 @@ _TESTED = ("V-measure", "ARI")
 
 
 def find_assignments(names: Iterable[str]) -> Assignments:
-    """Assignments by their names, once each, the cosine first: the others are compared with it.
-
-    Args:
-        names: `cosine`, `surprise` (the Gaussian model), `pooled`, `percentile`, `empirical`; an `@`
-            and a weight from 0 to 1, or `crossover`, may follow. Without it the weight is 1.
-    """
+    """Assignments by names such as surprise@0.5, once each, the cosine first; without a weight it is 1."""
     assignments: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
     for name in names:
         model, at, weight = name.partition("@")
@@ -69,13 +64,9 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
     title = "Clusters of texts beside their labels"
     keys = ("data", "model", "assignment")
 
-    def prepare(self) -> None:
-        """Refuse unknown assignments."""
-        self._assignments = find_assignments(self.settings.assignments)
-
     def read(self) -> list[LabelledTexts]:
-        """The files; each has two labels at least, and as many texts as there are clusters."""
         settings = self.settings
+        self._assignments = find_assignments(settings.assignments)
         data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
         border.distinct("names of files", [texts.name for texts in data], "give each once, or rename one")
         for texts in data:
@@ -87,20 +78,17 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
         return self.settings.clusters or len(texts.classes)
 
     def measure(self, model: LabelledVectors) -> None:
-        """Every assignment in every repeat, and how it differs from the cosine."""
         for texts in self.data:
             # Texts are compared with texts: for models with prompts, both sides have the one of a query.
             vectors, repeats = model.of(texts, "query"), self.settings.repeats
             with self.terminal.bar(f"{model.name}: {texts.name}", repeats, "repeats") as advance:
                 for seed in range(repeats):
-                    clusters = self._clusters(texts)
-                    measured = measure(vectors, texts.labels, self._assignments, clusters, seed)
-                    for name, values in measured.items():
+                    how = (self._assignments, self._clusters(texts), seed)
+                    for name, values in measure(vectors, texts.labels, *how).items():
                         self.measurements.add((texts.name, model.name, name), values)
                     advance(1)
 
     def tables(self) -> Iterator[Table]:
-        """Means, and differences to the cosine."""
         shown = [Shown("V-measure", 2, spread=True), Shown("V - cosine", 2), Shown("ARI", 2, spread=True)]
         yield self.measurements.table(
             "cluster",
@@ -148,11 +136,9 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
         return differences
 
     def plots(self) -> Iterator[Plot]:
-        """The measures by assignment."""
         return (self.measurements.plot("bars", f"{name} by assignment", name) for name in _TESTED)
 
     def notes(self) -> Iterator[str]:
-        """Sizes, and what the assignments are."""
         for texts in self.data:
             sizes = f"{len(texts)} texts, {len(texts.classes)} labels, {self._clusters(texts)} clusters"
             yield f"{texts.name}: {sizes}"
@@ -169,7 +155,6 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
             yield f"of each file {self.settings.limit} texts at most, a random sample that is always the same"
 
     def facts(self) -> dict[str, Any]:
-        """Settings, numbers of clusters, and every repeat."""
         clusters = {texts.name: self._clusters(texts) for texts in self.data}
         values = self.measurements.facts()
         return {"settings": self.settings.facts(), "clusters": clusters, "values": values}

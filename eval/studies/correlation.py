@@ -11,11 +11,11 @@ import numpy as np
 from scipy import stats
 
 from surprise_rerank import border
-from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.records import read_values
-from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
-from surprise_rerank.eval.stats.correlations import correlations
+from surprise_rerank.eval.reports.report import Plot, Report, Series
+from surprise_rerank.eval.reports.writing import read_values
+from surprise_rerank.eval.stats import correlations
+from surprise_rerank.eval.studies.study import Measurements, Shown
 
 # A score and the similarity that it is of; what it is of each model.
 Score: TypeAlias = tuple[str, str]
@@ -28,6 +28,8 @@ _LEAST_MODELS = 3
 # All orders of up to `_EXACT_MODELS` models are tried for a p-value; of more, `_ORDERS` random ones.
 _EXACT_MODELS = 7
 _ORDERS = 9999
+_MODELS = Shown("models", 0)
+_EVALRANK = "evalrank-"
 _RANKS = ("MR", "MRR", "Hits@1", "Hits@3")
 # Table -> how many columns are the keys of its rows, and which of the others are scores; None for all.
 _TABLES: Mapping[str, tuple[int, tuple[str, ...] | None]] = {
@@ -54,11 +56,14 @@ def correlate(reports: Sequence[Values]) -> Report:
     """Correlate every intrinsic score with the accuracy of every downstream task, over models.
 
     MR counts negatively, so that higher is better throughout. The mean is over the tasks that all models
-    have. Of duplicate scores of a model, the last one counts. The table `correlation-mean` is with the mean
-    accuracy, `correlation` Spearman's with every task; rows are scores and similarities.
+    have. Of duplicate scores of a model, the last one counts.
     """
     scores, accuracies, repeated = _collected(reports)
-    tasks, shared = _tasks(accuracies)
+    advice = "give one that `rerank-eval downstream --report FILE.json` wrote"
+    border.some("reports with a table of downstream accuracies", accuracies, advice)
+    tasks = list(dict.fromkeys(task for by_task in accuracies.values() for task in by_task))
+    shared = [task for task in tasks if all(task in by_task for by_task in accuracies.values())]
+    border.some(f"tasks that all of {', '.join(accuracies)} have", shared, "measure the same ones")
     means = {model: float(np.mean([by[task] for task in shared])) for model, by in accuracies.items()}
     measured = {
         score: {model: value for model, value in values.items() if model in means}
@@ -73,17 +78,24 @@ def correlate(reports: Sequence[Values]) -> Report:
             "intrinsic scores are those that `rerank-eval words`, `sentences` and `sts` wrote with --report "
             "FILE.json"
         )
-    names = [Column("score"), Column("similarity"), Column("models")]
-    with_mean: list[tuple[Cell, ...]] = [
-        (*score, len(values), *_with_mean(values, means)) for score, values in rows.items()
-    ]
-    by_task: list[tuple[Cell, ...]] = [
-        (*score, len(values), *(_with_task(values, accuracies, task) for task in tasks), cells[3])
-        for (score, values), cells in zip(rows.items(), with_mean, strict=True)
-    ]
-    of_mean = (Column("Spearman", 3), Column("p", 4), Column("Pearson", 3), Column("Kendall", 3))
+    measurements = Measurements("score", "similarity")
+    for score, values in rows.items():
+        rho, p, pearson, kendall = _with_mean(values, means)
+        of_mean = {"Spearman": rho, "p": p, "Pearson": pearson, "Kendall": kendall, "mean": rho}
+        of_tasks = {task: _with_task(values, accuracies, task) for task in tasks}
+        measurements.add(score, {"models": len(values), **of_mean, **of_tasks})
     exact = f"p: of Spearman's coefficient, two-sided, by permutation (exact up to {_EXACT_MODELS} models), "
-    notes = [*_notes(rows, len(scores) - len(rows))]
+    models = list(dict.fromkeys(model for values in rows.values() for model in values))
+    fewest = min(map(len, rows.values()))
+    orders = math.factorial(fewest) if fewest <= _EXACT_MODELS else _ORDERS + 1
+    notes = [
+        f"{len(models)} models: {', '.join(models)}; MR counts negatively",
+        f"Few models say little: with {fewest}, no p-value can fall below {2 / orders:.2g}, and of "
+        f"{len(rows)} rows some agree by chance; variants of one model are hardly models of their own.",
+    ]
+    if dropped := len(scores) - len(rows):
+        few = f"fewer than {_LEAST_MODELS} models with downstream accuracies"
+        notes.append(f"{dropped} scores of {few} are left out")
     if len(shared) < len(tasks):
         notes.append(f"mean: over {', '.join(shared)}, which all models have")
     for model, table in repeated:
@@ -91,20 +103,16 @@ def correlate(reports: Sequence[Values]) -> Report:
     return Report(
         title="Correlation of intrinsic scores with downstream accuracy, over models",
         tables=(
-            Table(
+            measurements.table(
                 "correlation-mean",
                 "Correlation with the mean accuracy",
-                (*names, *of_mean),
-                tuple(with_mean),
-                keys=2,
-                notes=(f"{exact}of each row alone.",),
+                [_MODELS, Shown("Spearman", 3), Shown("p", 4), Shown("Pearson", 3), Shown("Kendall", 3)],
+                (f"{exact}of each row alone.",),
             ),
-            Table(
+            measurements.table(
                 "correlation",
                 "Spearman correlation with every task",
-                (*names, *(Column(task, 2) for task in (*tasks, "mean"))),
-                tuple(by_task),
-                keys=2,
+                [_MODELS, *(Shown(task, 2) for task in (*tasks, "mean"))],
                 detail=True,
             ),
         ),
@@ -147,36 +155,22 @@ def _cells(table: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str,
             if isinstance(cell, int | float):
                 # In the table of downstream tasks, MR are the movie reviews.
                 sign = -1 if wanted == _RANKS and column == "MR" else 1
-                yield model, (_label(table, more[1:], column), similarity), sign * float(cell)
-
-
-def _label(table: str, data_set: Sequence[str], column: str) -> str:
-    if table == "sts":
-        return f"STS {column}" if column == "mean" else f"{column} mean"
-    prefix = [table.removeprefix("evalrank-")] if table.startswith("evalrank-") else data_set
-    return " ".join((*prefix, column))
-
-
-def _tasks(downstream: Accuracies) -> tuple[list[str], list[str]]:
-    """The tasks of any model, and those of all models."""
-    advice = "give one that `rerank-eval downstream --report FILE.json` wrote"
-    border.some("reports with a table of downstream accuracies", downstream, advice)
-    tasks = list(dict.fromkeys(task for by_task in downstream.values() for task in by_task))
-    shared = [task for task in tasks if all(task in by_task for by_task in downstream.values())]
-    border.some(f"tasks that all of {', '.join(downstream)} have", shared, "measure the same ones")
-    return tasks, shared
+                if table == "sts":
+                    label = f"STS {column}" if column == "mean" else f"{column} mean"
+                else:
+                    label = " ".join(
+                        (*([table[len(_EVALRANK) :]] if _EVALRANK in table else more[1:]), column)
+                    )
+                yield model, (label, similarity), sign * float(cell)
 
 
 def _with_mean(values: Mapping[str, float], means: Mapping[str, float]) -> tuple[float, ...]:
-    """Spearman's coefficient with the mean accuracy and its p, and the other coefficients."""
+    """Spearman's coefficient with the mean accuracy and its p by permutation, Pearson's and Kendall's."""
     x, y = (np.array([side[model] for model in values]) for side in (values, means))
     of = correlations(x, y)
-    return of.spearman, _p_value(x, y) if of.defined else math.nan, of.pearson, of.kendall
-
-
-def _p_value(x: Float64Array, y: Float64Array) -> float:
-    """Two-sided, of Spearman's coefficient, by permutation."""
-    ranks, others = (stats.zscore(stats.rankdata(values)) for values in (x, y))
+    if not of.defined:
+        return (math.nan,) * 4
+    ranks, others = (stats.zscore(stats.rankdata(side)) for side in (x, y))
     result = stats.permutation_test(
         (ranks,),
         lambda ordered, axis: (ordered * others).mean(axis=axis),
@@ -185,7 +179,7 @@ def _p_value(x: Float64Array, y: Float64Array) -> float:
         n_resamples=math.factorial(len(x)) if len(x) <= _EXACT_MODELS else _ORDERS,
         rng=np.random.default_rng(0),
     )
-    return float(result.pvalue)
+    return of.spearman, float(result.pvalue), of.pearson, of.kendall
 
 
 def _with_task(values: Mapping[str, float], accuracies: Accuracies, task: str) -> float:
@@ -210,16 +204,3 @@ def _plots(rows: Scores, means: Mapping[str, float]) -> Iterator[Plot]:
                 tuple(Series(model, (value,), (means[model],)) for model, value in values.items()),
                 finding=f"Every point is a model; Spearman's coefficient of the {len(values)} is {rho:.2f}.",
             )
-
-
-def _notes(rows: Scores, dropped: int) -> Iterator[str]:
-    models = list(dict.fromkeys(model for values in rows.values() for model in values))
-    fewest = min(map(len, rows.values()))
-    yield f"{len(models)} models: {', '.join(models)}; MR counts negatively"
-    orders = math.factorial(fewest) if fewest <= _EXACT_MODELS else _ORDERS + 1
-    yield (
-        f"Few models say little: with {fewest}, no p-value can fall below {2 / orders:.2g}, "
-        f"and of {len(rows)} rows some agree by chance; variants of one model are hardly models of their own."
-    )
-    if dropped:
-        yield f"{dropped} scores of fewer than {_LEAST_MODELS} models with downstream accuracies are left out"

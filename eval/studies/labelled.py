@@ -1,4 +1,4 @@
-"""Texts with a label each, from JSONL, CSV, TSV and Parquet files, and their vectors by a model."""
+"""Texts with a label each, from files and data sets; their vectors by a model; and what is classified."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
+import yaml
 
 from surprise_rerank import border
+from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.readers import Fields, open_documents
 from surprise_rerank.connectors.readers.fields import TEXT_NAMES, TITLE_NAMES
 from surprise_rerank.connectors.readers.source import OnError
-from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import cache_folder, disk_errors, whole_file
 from surprise_rerank.documents import Document
@@ -24,8 +27,7 @@ from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.eval.studies.sentence_models import load_each
-from surprise_rerank.eval.studies.settings import LabelledSettings
+from surprise_rerank.eval.studies.settings import ClassifySettings, LabelledSettings
 from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.surprise.score import SurpriseModel
 
@@ -37,21 +39,15 @@ SURPRISE: Mapping[str, SurpriseModel] = {
     "percentile": "percentile",
     "empirical": "empirical",
 }
-_SAMPLE_SEED = 0
+# Class -> its name, or several descriptions whose vectors' mean counts.
+LabelNames: TypeAlias = Mapping[str, tuple[str, ...]]
 _HUB = "hf:"
 _UNLABELLED = "name the one that has (--label-field), or give --set answers=yes, which needs none"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledTexts:
-    """Texts with a label each.
-
-    Attributes:
-        name: the file's, without its folder.
-        texts: n texts, in the file's order; a text may be empty.
-        labels: (n,) the class of each, never empty.
-        left_out: how many rows were malformed and skipped.
-    """
+    """n texts, which may be empty, with a label each; how many malformed rows were left out."""
 
     name: str
     texts: tuple[str, ...]
@@ -75,7 +71,7 @@ class LabelledTexts:
         """So many at random, always the same, or all of them: files are often sorted by label."""
         if limit is None or limit >= len(self):
             return self
-        rows = np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(len(self))[:limit])
+        rows = np.sort(np.random.default_rng(0).permutation(len(self))[:limit])
         texts, labels = (tuple(column[i] for i in rows) for column in (self.texts, self.labels))
         return LabelledTexts(self.name, texts, labels, self.left_out)
 
@@ -83,10 +79,9 @@ class LabelledTexts:
 def read_labelled(
     path: Path, *, text: str | None = None, label: str = "label", on_error: OnError = "raise"
 ) -> LabelledTexts:
-    """Read labelled texts of JSONL, CSV, TSV (each may end in `.gz`) or Parquet, by the name's ending.
+    """Read labelled texts of JSONL, CSV, TSV or Parquet by the name's ending, or of the hub (hf:NAME:SPLIT).
 
-    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false. A
-    path `hf:NAME`, or `hf:NAME:SPLIT`, is a data set of the Hugging Face hub, where mteb's are, too.
+    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false.
     """
     border.distinct("columns of text and label", [str(text), label], "name two")
     if str(path).startswith(_HUB):
@@ -109,14 +104,6 @@ def read_labelled(
     border.some(f"labels of {path} in the column {label!r}", rows, _UNLABELLED)
     texts, labels = zip(*rows, strict=True)
     return LabelledTexts(source.name, texts, labels, source.skipped.total + missing)
-
-
-def read_unlabelled(path: Path, *, text: str | None = None, on_error: OnError = "raise") -> LabelledTexts:
-    """Read texts of a file as `read_labelled` does, without labels: each has the label ``?``."""
-    source = open_documents(path, fields=Fields(id="content", text=text), on_error=on_error)
-    texts = tuple(document.text for document in source)
-    border.some(f"texts of {path}", texts, "give a file with some")
-    return LabelledTexts(source.name, texts, ("?",) * len(texts), source.skipped.total)
 
 
 def _of_hub(name: str, text: str | None, label: str) -> LabelledTexts:
@@ -158,13 +145,7 @@ def _label(document: Document, column: str) -> str | None:
 
 
 class LabelledVectors:
-    """The vectors of a model: read from the cache, or made and kept, so that no text is encoded twice.
-
-    Args:
-        encoder: of the model.
-        cache: the cache folder.
-        terminal: for progress.
-    """
+    """The vectors of a model: read from the cache, or made and kept, so that no text is encoded twice."""
 
     def __init__(self, encoder: Encoder, cache: Path, terminal: Terminal) -> None:
         self.encoder = encoder
@@ -201,21 +182,13 @@ class LabelledStudy(Study[Settings, Data, LabelledVectors]):
 
     trainable = False  # whether the models are to be trained
 
-    def models(self) -> Iterator[LabelledVectors]:
-        """The models of the settings."""
-        cache = self.settings.cache or cache_folder()
-
-        def load(name: str) -> LabelledVectors:
-            return LabelledVectors(load_encoder(name, trainable=self.trainable), cache, self.terminal)
-
-        return load_each(self.settings.models, load, self.terminal)
+    def load(self, name: str) -> LabelledVectors:
+        encoder = load_encoder(name, trainable=self.trainable)
+        return LabelledVectors(encoder, self.settings.cache or cache_folder(), self.terminal)
 
 
 class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
-    """What every text of files without labels gets: a label or a cluster, as `answer` says.
-
-    `answers_of` gives what the texts get by a model.
-    """
+    """What every text of files without labels gets by a model: a label or a cluster, as `answer` says."""
 
     def __init__(
         self,
@@ -231,21 +204,149 @@ class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
 
     @property
     def title(self) -> str:
-        """The files."""
         return f"Texts of {', '.join(texts.name for texts in self.data)}"
 
     def read(self) -> list[LabelledTexts]:
-        """The texts."""
-        how = {"text": self.settings.text, "on_error": self.settings.on_error}
-        return [read_unlabelled(file, **how).sample(self.settings.limit) for file in self._files]  # type: ignore[arg-type]
+        fields, on_error, data = Fields(id="content", text=self.settings.text), self.settings.on_error, []
+        for file in self._files:
+            source = open_documents(file, fields=fields, on_error=on_error)
+            texts = tuple(document.text for document in source)
+            border.some(f"texts of {file}", texts, "give a file with some")
+            labelled = LabelledTexts(source.name, texts, ("?",) * len(texts), source.skipped.total)
+            data.append(labelled.sample(self.settings.limit))
+        return data
 
     def measure(self, model: LabelledVectors) -> None:
-        """Add what the texts get."""
         for texts in self.data:
             answers = self._answers_of(model, texts)
             self._rows += [(model.name, *row) for row in zip(texts.texts, answers, strict=True)]
 
     def tables(self) -> Iterator[Table]:
-        """A row for each model and text."""
         columns = (Column("model"), Column("text"), Column(self._answer))
         yield Table("answers", f"The {self._answer} of each text", columns, tuple(self._rows))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Texts that are tested, names of two classes or more, in their order, and texts to learn from."""
+
+    texts: LabelledTexts
+    names: LabelNames
+    train: LabelledTexts | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The L classes that can be chosen."""
+        return tuple(self.names)
+
+    @cached_property
+    def truth(self) -> IntArray:
+        """(n,) places of the texts' classes."""
+        return self.places(self.texts)
+
+    def places(self, texts: LabelledTexts) -> IntArray:
+        """(n,) places of other texts' classes."""
+        return np.searchsorted(np.array(self.classes), np.array(texts.labels)).astype(np.int64)
+
+    def label_vectors(self, encoder: Encoder, template: str) -> dict[str, Float32Array]:
+        """Class -> the (d,) unit vector of its names in the template."""
+        labels = Labels.of(self.names)
+        vectors = labels.vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
+        return dict(zip(self.classes, vectors, strict=True))
+
+    def remarks(self) -> Iterator[str]:
+        """Notes on the texts and the labels."""
+        for texts in filter(None, (self.texts, self.train)):
+            yield from texts.remarks()
+        unseen = sorted(set(self.classes).difference(self.texts.labels))
+        if unseen:
+            named = ", ".join(unseen[:5]) + ", ..." * (len(unseen) > 5)
+            yield f"{self.texts.name} has no text of {len(unseen)} of {len(self.classes)} classes: {named}"
+
+
+class ClassifyStudy(LabelledStudy[ClassifySettings, Task]):
+    """What the studies of classification share: the task, the models, and the facts."""
+
+    heading: ClassVar[str]
+
+    def prepare(self) -> None:
+        self._described: list[dict[str, str]] = []
+
+    @property
+    def title(self) -> str:
+        return f"{self.heading}: {self.data.texts.name}"
+
+    def read(self) -> Task:
+        settings = self.settings
+        columns = settings.columns()
+        texts = read_labelled(settings.file, **columns)
+        train = None if settings.train is None else read_labelled(settings.train, **columns)
+        names = None if settings.names is None else read_label_names(settings.names)
+        classes = {*texts.labels, *(train.labels if train is not None else ())}
+        return Task(texts.sample(settings.limit), label_names(classes, names), train)
+
+    def models(self) -> Iterator[LabelledVectors]:
+        for model in super().models():
+            self._described.append({"name": model.encoder.name, "fingerprint": model.encoder.fingerprint})
+            yield model
+        if not len(self.measurements):
+            raise DataError(next(iter(self.remarks)))  # why the last model, and all before it, told nothing
+
+    def labels_by_template(self, model: LabelledVectors) -> Iterator[tuple[str, dict[str, Float32Array]]]:
+        """Each template once with its labels' vectors; those that do not tell labels apart are left out."""
+        for template in dict.fromkeys(self.settings.templates):
+            try:
+                yield template, self.data.label_vectors(model.encoder, template)
+            except DataError as error:
+                self.leave_out(f"{model.name}, {template}: not measurable, as {error}")
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "settings": {**self.settings.facts(), "names": dict(self.data.names)},
+            "models": self._described,
+            "texts": len(self.data.texts),
+            "values": self.measurements.facts(),
+        }
+
+
+def label_names(classes: Iterable[str], described: LabelNames | None) -> LabelNames:
+    """The names of classes, in the order of characters; a class's own has spaces for its underscores."""
+    labels = sorted(set(classes))
+    names = {name: (name.replace("_", " "),) for name in labels} if described is None else described
+    missing = [name for name in labels if name not in names]
+    if missing:
+        raise DataError(
+            f"the label names lack {', '.join(map(repr, missing[:5]))}, which texts are labelled with; "
+            f"they have {', '.join(map(repr, list(names)[:10]))}"
+        )
+    border.some("classes", names, "give texts of two", 2)
+    Labels.of(names)  # reports two classes of one name before anything is encoded
+    return {name: names[name] for name in sorted(names)}
+
+
+def read_label_names(path: Path) -> LabelNames:
+    """Read a YAML mapping of classes to names, or to lists of names."""
+    with disk_errors(str(path)):
+        content = path.read_bytes()
+    try:
+        read = yaml.load(content, _UniqueKeys)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
+    names_by_class = {}
+    mapping: dict[str, Any] = border.mapping(f"{path}, class -> names,", read)
+    for name, value in mapping.items():
+        names = border.texts(f"{path}, {name}", [value] if isinstance(value, str) else value, least=1)
+        names_by_class[name] = tuple(border.text(f"{path}, {name}", text, blank=False) for text in names)
+    return names_by_class
+
+
+class _UniqueKeys(yaml.BaseLoader):
+    """Nothing but texts, as a class may be called 1, or no; and no duplicate class."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """The mapping of a node."""
+        keys = [key.value for key, _ in node.value]
+        if len(set(keys)) < len(keys):
+            duplicate = next(key for key in keys if keys.count(key) > 1)
+            raise yaml.YAMLError(f"duplicate key {duplicate!r}")
+        return dict(super().construct_mapping(node, deep))

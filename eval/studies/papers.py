@@ -41,12 +41,6 @@ class Published:
     why: str = ""
 
 
-def read_published() -> list[Published]:
-    """Return the published figures."""
-    entries = yaml.safe_load(Path(__file__).with_name("published.yaml").read_bytes())
-    return [Published(**entry) for entry in entries]
-
-
 class Papers(Study[PapersSettings, list[Published], Published]):
     """What can be run of the published figures, and both side by side."""
 
@@ -54,22 +48,19 @@ class Papers(Study[PapersSettings, list[Published], Published]):
     keys = ("name", "paper", "row", "figure")
 
     def prepare(self) -> None:
-        """Begin with nothing run."""
         self._reports: dict[str, Tables] = {}
         self._rows: list[tuple[Cell, ...]] = []
 
     def read(self) -> list[Published]:
-        """The published figures that are wanted."""
-        every, only = read_published(), self.settings.only
+        entries = yaml.safe_load(Path(__file__).with_name("published.yaml").read_bytes())
+        every, only = [Published(**entry) for entry in entries], self.settings.only
         border.choices("only", only or (), [published.name for published in every])
         return [published for published in every if only is None or published.name in only]
 
     def models(self) -> Iterator[Published]:
-        """The entries, in place of models."""
         return iter(self.data)
 
     def measure(self, published: Published) -> None:
-        """Run an entry's command where that can be done, and add its rows."""
         command, missing = published.command, _missing(published, self.settings.data)
         if missing:
             self.remarks[f"{published.name}: not run, {missing}"] = None
@@ -78,15 +69,13 @@ class Papers(Study[PapersSettings, list[Published], Published]):
                 self._reports[command] = tables_of(command, self.settings.data)
         if published.why:
             self.remarks[published.why] = None
-        tables = {} if missing else self._reports.get(command, {})
+        tables, shown = self._reports.get(command, {}), command.replace("{data}", "DATA")
         for key, figures in published.figures.items():
             for figure, value in figures.items():
                 here = cell_of(tables, published.table, key, figure)
-                shown = command.replace("{data}", "DATA")
                 self._rows.append((published.name, published.paper, key, figure, value, here, shown))
 
     def tables(self) -> Iterator[Table]:
-        """A row for each figure."""
         title = "Published figures, and what comes out here"
         columns = (*map(Column, (*self.keys, "published", "here", "command")),)
         yield Table("papers", title, columns, tuple(self._rows), 4)
@@ -102,12 +91,7 @@ def _missing(published: Published, data: Path | None) -> str:
 
 
 def tables_of(command: str, data: Path | None) -> Tables:
-    """Return the tables of a command's report, which runs in a process of its own.
-
-    Args:
-        command: of `rerank-eval` or `python`, with {data} for the folder.
-        data: that folder.
-    """
+    """Return the tables of a command's report, which runs in a process of its own; {data} is the folder."""
     program, *arguments = (part.replace("{data}", str(data)) for part in shlex.split(command))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.json")
@@ -116,8 +100,7 @@ def tables_of(command: str, data: Path | None) -> Tables:
         if ended.returncode:
             last = ended.stderr.decode(errors="replace").strip()[-400:]
             raise DataError(f"{command} ended with exit code {ended.returncode}: {last}")
-        tables: Tables = json.loads(file.read_text("utf-8"))["tables"]
-        return tables
+        return dict(json.loads(file.read_text("utf-8"))["tables"])
 
 
 def cell_of(tables: Tables, table: str, key: str, column: str) -> Any:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from surprise_rerank import border
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.encoders.base import Encoder, Progress
 from surprise_rerank.encoders.loading import load_encoder
@@ -22,26 +19,14 @@ from surprise_rerank.eval.studies.settings import BenchmarkSettings, Pooling
 from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.similarities.definitions import Removal
 
-# What EvalRank gives a sentence of which no word is known, in every dimension.
-_NOTHING = 1e-9
-# Behind the name of a model whose vectors are post-processed.
-POST_PROCESSED = "+pp"
-WHITENED = "+white"
-# Of the largest variance, what is rounding.
-_NO_VARIANCE = 1e-10
-
-Model = TypeVar("Model")
+_NOTHING = 1e-9  # EvalRank's for a sentence of which no word is known, in every dimension
+POST_PROCESSED, WHITENED = "+pp", "+white"  # behind a model's name
+_NO_VARIANCE = 1e-10  # of the largest one, what is rounding
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceModel:
-    """A model of sentences.
-
-    Attributes:
-        name: for tables; a file's name without its folder.
-        encoder: makes token vectors; word vectors are looked up for the lower-cased words between white
-            space, as the benchmarks' texts are tokenised already.
-    """
+    """A model of sentences; word vectors are looked up for lower-cased words between white space."""
 
     name: str
     encoder: Encoder
@@ -52,14 +37,7 @@ class SentenceModel:
         return self.encoder.vectors if isinstance(self.encoder, StaticEncoder) else None
 
     def vectors(self, texts: Sequence[str], on_progress: Progress | None = None) -> Float32Array:
-        """(n, d) sentence vectors: the mean of the known words as long as it is; 1e-9 where there is none.
-
-        Those of another encoder are its own, of length 1.
-
-        Args:
-            texts: n sentences.
-            on_progress: called with the number of texts of every finished batch.
-        """
+        """(n, d) sentence vectors; of word vectors the mean of the known ones, as long as it is."""
         encoded = self.encoder.encode(texts, on_progress=on_progress)
         if self.word_vectors is None:
             return encoded.dense
@@ -71,12 +49,9 @@ class SentenceModel:
 
 
 class PooledEncoder(SentenceTransformerEncoder):
-    """A transformer whose text vectors are pooled otherwise than its own configuration has it.
+    """A transformer whose vectors are the last layer's of the first token (`cls`), or means of all tokens.
 
-    Args:
-        encoder: of the same weights.
-        pooling: `cls`, the last layer's vector of the first token; `first-last`, the mean over all tokens of
-            the first and the last layer.
+    `first-last` is the mean over the first and the last layer.
     """
 
     def __init__(self, encoder: SentenceTransformerEncoder, pooling: Pooling) -> None:
@@ -112,7 +87,7 @@ def load_sentence_model(name: str, pooling: Pooling = "own") -> SentenceModel:
         return SentenceModel(f"{shown}+{pooling}", PooledEncoder(encoder, pooling))
     encoder = load_encoder(name)
     if isinstance(encoder, StaticEncoder):
-        encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lower_words)
+        encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lambda text: text.lower().split())
     return SentenceModel(shown, encoder)
 
 
@@ -123,38 +98,8 @@ Data = TypeVar("Data")
 class SentenceBenchmark(Study[Settings, Data, SentenceModel]):
     """A study of models of words and sentences."""
 
-    def models(self) -> Iterator[SentenceModel]:
-        """The models of the settings."""
-        load = partial(load_sentence_model, pooling=self.settings.pooling)
-        return load_each(self.settings.models, load, self.terminal)
-
-
-def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:
-    """Models one after the other, each loaded when it is asked for; the names are checked at once.
-
-    Args:
-        names: as for `load_encoder`; a duplicate is loaded once.
-        load: loads one.
-        terminal: for a message before each.
-    """
-    distinct = list(dict.fromkeys(names))
-    border.some("models", distinct, "name one")
-    border.distinct(
-        "names of models", [Path(name).name for name in distinct], "give each once, or rename a file"
-    )
-
-    def one_by_one() -> Iterator[Model]:
-        for name in distinct:
-            with terminal.bar(f"loading {name}"):
-                loaded = load(name)
-            yield loaded
-
-    return one_by_one()
-
-
-def lower_words(text: str) -> list[str]:
-    """The words between white space, in lower case."""
-    return text.lower().split()
+    def load(self, name: str) -> SentenceModel:
+        return load_sentence_model(name, self.settings.pooling)
 
 
 def lower_cased(vectors: WordVectors) -> WordVectors:
@@ -187,8 +132,7 @@ class Whitening:
 
     def __call__(self, vectors: FloatArray) -> Float64Array:
         """(n, k) the vectors, whitened."""
-        whitened: Float64Array = (vectors - self.centre) @ self.matrix
-        return whitened
+        return np.asarray((vectors - self.centre) @ self.matrix)
 
 
 def whitened(vectors: Float32Array) -> Float32Array:

@@ -24,7 +24,6 @@ RELATEDNESS = ("STS-B", "SICK-R")
 # What learns from few examples.
 FEW_SHOT_SYSTEMS = ("cosine", "surprise", "cosine-linear", "surprise-linear", "logistic", "setfit")
 
-Background: TypeAlias = Literal["pairs", "basic", "wiki"]
 Pooling: TypeAlias = Literal["own", "cls", "first-last"]
 Weight: TypeAlias = float | Literal["crossover"]
 
@@ -60,17 +59,6 @@ class RankSettings(BenchmarkSettings):
     similarities: tuple[str, ...] = ("cosine", "l2", "surprise-crossover")
     whiten: bool = False
     as_published: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WordSettings(RankSettings):
-    """Among which words one is ranked.
-
-    Attributes:
-        vocabulary: the words of the pairs; with the basic ones; with those of Wikipedia, too.
-    """
-
-    vocabulary: Background = "wiki"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,9 +185,9 @@ def encode_queries(
     ]
 
 
-def encode_documents(encoder: Encoder, texts: Sequence[str]) -> Encoded:
+def encode_documents(encoder: Encoder, texts: Sequence[str], on_progress: Progress | None = None) -> Encoded:
     """The vectors of documents, or of their passages, in their order."""
-    return _traced(encoder, texts, "document")
+    return _traced(encoder, texts, "document", on_progress)
 
 
 def dense_vectors(

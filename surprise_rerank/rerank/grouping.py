@@ -82,13 +82,14 @@ def merged_neighbours(ranking: Ranking) -> Ranking:
         else:
             start, end = stretches[head]
             stretches[head] = min(start, passage.start), max(end, passage.end)
-    whole = []
+    shown = {row: (passages[row].start, passages[row].end) for row in stretches}
     for row, (start, end) in stretches.items():
         # What is taken in ends where another line begins.
-        others = [passages[line] for line in heads[ranking.ids[row]] if line != row]
-        start = max([start, *(p.end for p in others if p.end <= passages[row].start)])
-        end = min([end, *(p.start for p in others if p.start >= passages[row].end)])
-        whole.append(replace(passages[row], start=start, end=end))
+        others = [shown[line] for line in heads[ranking.ids[row]] if line != row]
+        start = max([start, *(last for _, last in others if last <= passages[row].start)])
+        end = min([end, *(first for first, _ in others if first >= passages[row].end)])
+        shown[row] = start, end
+    whole = (replace(passages[row], start=start, end=end) for row, (start, end) in shown.items())
     return replace(ranking.take(list(stretches)), passages=tuple(whole))
 
 

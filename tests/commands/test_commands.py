@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bench import Bench, corpus, error_line, write_model, write_rows
+from bench import SENTENCES, Bench, corpus, error_line, write_model, write_rows
 from faults import Status
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ from surprise_rerank import DocumentIndex, load_encoder
 from surprise_rerank.connectors.readers import Fields
 from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.eval.cli.sources import Sources
+from surprise_rerank.eval.cli.options import Sources
 from surprise_rerank.eval.cli.surprise_rerank.index import suited_model
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.thresholds.varied_questions import varied_questions
@@ -383,6 +383,17 @@ def test_an_explanation_adds_up(filled: Bench) -> None:
     _, out, err = filled.run("search", "--explain", "why do dogs bark", "--index", filled.index, "--top", "3")
     assert out.startswith("# Candidates, before and after\n")
     assert re.search(r"encoding \S+ ms, retrieval \S+ ms, re-ranking \S+ ms; 30 candidates\n", err)
+
+
+def test_an_explanation_tells_where_passages_stand(bench: Bench) -> None:
+    guide = bench.folder / "guide.md"
+    guide.write_text("# Animals\n\n" + "".join(f"## {s[:4].title()}\n\n{s}.\n\n" for s in SENTENCES))
+    settings = ("--set", "passages.tokens=12", "--set", "passages.overlap=0")
+    bench.run("index", guide, "--model", bench.model, "--index", bench.index, *settings)
+    command = ("search", "why do dogs bark", "--index", bench.index, "--passages", "--explain", "--top", "1")
+    names, line = bench.run(*command)[1].splitlines()[1:3]
+    explained = dict(zip(names.split("\t"), line.split("\t"), strict=True))
+    assert (explained["id"], explained["place"]) == ("guide.md", "Dogs")
 
 
 def test_an_index_is_copied_with_its_vectors_and_planned(filled: Bench) -> None:

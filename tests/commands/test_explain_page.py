@@ -14,8 +14,8 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.surprise_rerank.search import search
-from surprise_rerank.eval.reports.html import to_html
 from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.reports.writing import to_html
 
 pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
 

@@ -15,8 +15,8 @@ from rich.console import Console
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.highlights import Excerpt, excerpts
 from surprise_rerank.documents import Document
-from surprise_rerank.eval.cli.output.blocks import Block, print_blocks
-from surprise_rerank.eval.cli.output.console import body
+from surprise_rerank.eval.cli.console import body
+from surprise_rerank.eval.cli.surprise_rerank.search_results import Block, print_blocks
 
 EVIL = "\x1b[31mred\x1b]0;pwned\x07 \u202e\u2066 \x9b2J \x00\ud800\r\nnext\tcell [bold]x[/bold] :smile:"
 WIDTHS = (60, 80, 120, 200)

@@ -27,7 +27,7 @@ from surprise_rerank.connectors.systems.fitted_weights import (
 )
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
-from surprise_rerank.eval.questions import read_judged_questions, read_judgements
+from surprise_rerank.eval.line_files import read_judged_questions, read_judgements
 from surprise_rerank.rerank.auto import AUTO
 from surprise_rerank.rerank.weight_fitting import WeightFit
 

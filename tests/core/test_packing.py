@@ -78,6 +78,12 @@ def test_no_more_tokens_come_than_are_asked_for(tokens: int) -> None:
     assert bool(packed.passages) == (tokens > 5)
 
 
+def test_of_a_table_that_has_no_room_come_its_first_rows() -> None:
+    rows = [f"bolt {number}\tshelf {number}\n" for number in range(200)]
+    packed = packed_context(ranking((Document("stock", "".join(rows)), 0, 0)), 30)
+    assert packed.passages[0].text == "".join(rows[:7]).strip()
+
+
 def test_a_ranking_without_texts_is_refused() -> None:
     with pytest.raises(DataError, match="the document of each line must be there, got None; take a ranking"):
         packed_context(Ranking(("a",), np.ones(1)))

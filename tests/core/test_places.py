@@ -29,6 +29,29 @@ def test_headings_are_paths_and_the_title_is_none_of_them() -> None:
     assert paths == ["", "Setup", "Setup > Windows", "Use", "Index"]
 
 
+def test_a_stretch_of_several_sections_is_cited_by_the_first_and_the_last() -> None:
+    text = "Guide\nabout it\nSetup\nWindows\nopen it\nUse\nuse it\n"
+    names = ("Guide", "Setup", "Windows", "Use")
+    guide, setup, windows, use = starts = [text.index(name) for name in names]
+    places = headed(zip(starts, (1, 2, 3, 2), names, strict=True))
+    stretches = {"a part": (setup, use), "two": (windows, len(text)), "the whole": (guide, len(text))}
+    cited = {name: str(place_of(text, places, *stretch)) for name, stretch in stretches.items()}
+    assert cited == {
+        "a part": "Guide > Setup > Windows",  # of Setup it has the heading alone
+        "two": "Guide > Setup > Windows to Use",
+        "the whole": "Guide",
+    }
+
+
+def test_the_name_of_a_sheet_is_none_of_its_rows_and_rows_of_two_sheets_are_no_span() -> None:
+    text = "Stock\npart\nbolt\n\nPrices\npart\n"
+    prices = text.index("Prices")
+    rows = ((6, Place(sheet="Stock", line=1)), (prices + 7, Place(sheet="Prices", line=1)))
+    places = combined(((0, Place(sheet="Stock")), (prices, Place(sheet="Prices"))), rows)
+    assert str(place_of(text, places, 0, prices)) == "sheet Stock, rows 1-2"
+    assert str(place_of(text, places, 0, len(text))) == "sheets Stock-Prices"
+
+
 def test_lines_are_counted_from_the_text() -> None:
     text = "one\ntwo\n\nfour\nfive\n"
     lines = ((0, Place(line=1)),)

@@ -24,13 +24,10 @@ from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.studies import classify
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
-from surprise_rerank.eval.studies.classify import few_shot
-from surprise_rerank.eval.studies.classify.evaluation import ENSEMBLE_SYSTEMS as SYSTEMS
-from surprise_rerank.eval.studies.classify.evaluation import classification
-from surprise_rerank.eval.studies.classify.few_shot import draw_examples
-from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT
-from surprise_rerank.eval.studies.classify.task import label_names, read_label_names
-from surprise_rerank.eval.studies.labelled import read_labelled
+from surprise_rerank.eval.studies import classification as classification_studies
+from surprise_rerank.eval.studies.classification import ENSEMBLE_SYSTEMS as SYSTEMS
+from surprise_rerank.eval.studies.classification import ZERO_SHOT, classification, draw_examples
+from surprise_rerank.eval.studies.labelled import label_names, read_label_names, read_labelled
 from surprise_rerank.eval.studies.settings import MODEL, TEMPLATE, ClassifySettings
 
 WORDS = ("dog", "cat", "puppy", "stock", "bank", "share", "train", "road", "car", "this", "matter", "is")
@@ -305,13 +302,13 @@ def test_a_fine_tuned_encoder_is_shared(
     files: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     trained: list[int] = []
-    whole = few_shot.fine_tune
+    whole = classification_studies.fine_tune
 
     def counted(encoder: Any, texts: Sequence[str], *more: Any) -> Any:
         trained.append(len(texts))
         return whole(encoder, texts, *more)
 
-    monkeypatch.setattr(few_shot, "fine_tune", counted)
+    monkeypatch.setattr(classification_studies, "fine_tune", counted)
     settings = {"models": (str(model),), "train": files / "train.jsonl", "names": files / "names.yaml"}
     more = {"few_shot": (1, 2), "draws": 2, "systems": ("cosine", "surprise"), "test_size": 30}
     report = measured(files, tmp_path, **settings, **more)

@@ -16,7 +16,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import cluster as command
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.stats.significance import holm
+from surprise_rerank.eval.stats import holm
 from surprise_rerank.eval.studies.cluster import clustering, find_assignments, measure
 from surprise_rerank.eval.studies.settings import ClusterSettings
 

@@ -12,8 +12,8 @@ import pytest
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.eval.retrieval.comparison import compare, differences, write_results
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
-from surprise_rerank.eval.retrieval.results import SystemResult
-from surprise_rerank.eval.stats.significance import holm, paired_randomization
+from surprise_rerank.eval.retrieval.runs import SystemResult
+from surprise_rerank.eval.stats import holm, paired_randomization
 
 MEASURES = ("nDCG@10", "RR")
 

@@ -21,10 +21,9 @@ from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies import sentence_models
-from surprise_rerank.eval.studies.downstream.classifier import Adam, shares_of_grades, slope, take_step
-from surprise_rerank.eval.studies.downstream.evaluation import DownstreamStudy, classify
-from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, Part, read_task
+from surprise_rerank.eval.studies.downstream import DownstreamStudy, DownstreamTask, Part, classify, read_task
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
+from surprise_rerank.eval.studies.senteval import Adam, shares_of_grades, slope, take_step
 from surprise_rerank.eval.studies.settings import TASKS, DownstreamSettings
 
 MRPC_HEADER = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
@@ -99,7 +98,7 @@ def test_every_task_is_read(data: Path) -> None:
         assert task.name == name
         for part in task.parts.values():
             assert np.bincount(part.labels).tolist() == [12] * len(task.classes)
-            assert len(part.others) == (len(part) if name in ("MRPC", "SICK-E") else 0)
+            assert len(part.others) == (len(part.texts) if name in ("MRPC", "SICK-E") else 0)
 
 
 def test_texts_keep_their_words_and_an_empty_one_is_a_point(tmp_path: Path) -> None:
@@ -155,7 +154,8 @@ def test_what_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.shared
 def test_the_published_files_are_read_whole(shared_data: Path) -> None:
-    sizes = {name: [len(part) for part in read_task(name, shared_data).parts.values()] for name in TASKS}
+    parts = {name: read_task(name, shared_data).parts.values() for name in TASKS}
+    sizes = {name: [len(part.labels) for part in of_task] for name, of_task in parts.items()}
     assert sizes == {
         "SCICITE": [7320, 916, 1861],
         "MR": [10662],

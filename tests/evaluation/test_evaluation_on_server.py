@@ -102,4 +102,4 @@ def test_what_stays_on_the_server_is_named_and_used_again(
     values = json.loads(done.stdout)
     assert values["collection"] == alias
     assert f"the collection {alias} stays on {settings.qdrant_url} for the next run" in values["notes"]
-    assert "re-using the index of 80 documents" in run(settings).stderr
+    assert ": all were there" in run(settings).stderr

@@ -14,7 +14,7 @@ from surprise_rerank.candidates import Ranking
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, evaluate
-from surprise_rerank.eval.retrieval.evidence import judged_ranking
+from surprise_rerank.eval.retrieval.runs import judged_ranking
 from surprise_rerank.eval.retrieval.settings import EVIDENCE_MEASURES, RetrievalSettings
 from surprise_rerank.places import Place
 

@@ -14,7 +14,7 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.main import command
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
-from surprise_rerank.eval.retrieval.results import SystemResult
+from surprise_rerank.eval.retrieval.runs import SystemResult
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings
 
 ANIMALS = ("cat", "dog", "horse", "cow", "sheep", "goat", "pig", "hen")

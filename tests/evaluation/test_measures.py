@@ -17,9 +17,7 @@ from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
-from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
-from surprise_rerank.eval.retrieval.results import run_system
-from surprise_rerank.eval.retrieval.trec import read_run, write_run
+from surprise_rerank.eval.retrieval.runs import measure_run, parse_measures, read_run, run_system, write_run
 
 DATASET = RetrievalDataset(
     name="tiny",

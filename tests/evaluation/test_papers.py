@@ -10,16 +10,18 @@ from click.testing import CliRunner
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import papers
-from surprise_rerank.eval.studies.papers import Papers, read_published
+from surprise_rerank.eval.studies.papers import Papers
 from surprise_rerank.eval.studies.settings import PapersSettings
 
 QUIET = Terminal(quiet=True)
 
 
 def test_without_data_the_figures_and_commands_are_listed(tmp_path: Path) -> None:
-    report = Papers(PapersSettings(data=tmp_path, list=True), QUIET).report()
+    study = Papers(PapersSettings(data=tmp_path, list=True), QUIET)
+    report = study.report()
     table = report.table("papers")
-    assert {row[0] for row in table.rows} == {published.name for published in read_published()}
+    assert len(study.data) > 5
+    assert {row[0] for row in table.rows} == {published.name for published in study.data}
     assert all(row[5] is None for row in table.rows)
     assert any(f"words: not run, {tmp_path / 'evalrank'} is not there" in note for note in report.notes)
     done = CliRunner().invoke(papers, ["--list"])

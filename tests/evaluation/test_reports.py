@@ -20,14 +20,18 @@ from rich.console import Console
 
 from surprise_rerank.core import extras
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.eval.reports.html import to_html
-from surprise_rerank.eval.reports.latex import to_latex
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.pictures import to_svg
-from surprise_rerank.eval.reports.records import read_values, to_json
 from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.eval.reports.terminal import print_report
-from surprise_rerank.eval.reports.writing import check_files, write_report
+from surprise_rerank.eval.reports.writing import (
+    check_files,
+    read_values,
+    to_html,
+    to_json,
+    to_latex,
+    write_report,
+)
 
 pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
 
@@ -231,7 +235,7 @@ def test_a_page_shows_plots_tables_details_and_facts() -> None:
 
 def test_a_page_without_matplotlib_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "surprise_rerank.eval.reports.html.is_installed",
+        "surprise_rerank.eval.reports.writing.is_installed",
         lambda module: module != "matplotlib" and extras.is_installed(module),
     )
     page = page_of(REPORT)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.stats.intervals import difference_intervals
-from surprise_rerank.eval.stats.significance import (
+from surprise_rerank.eval.stats import (
     difference_interval,
+    difference_intervals,
     holm,
     paired_randomization,
 )

@@ -18,11 +18,18 @@ from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import sts as command
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.stats.correlations import correlations
-from surprise_rerank.eval.studies.sentence_models import SentenceModel, lower_words
+from surprise_rerank.eval.stats import correlations
+from surprise_rerank.eval.studies.sentence_models import SentenceModel
 from surprise_rerank.eval.studies.settings import StsSettings
-from surprise_rerank.eval.studies.sts.data import YEARS, DataSet, SubTask, read_data_sets
-from surprise_rerank.eval.studies.sts.evaluation import EncodedPairs, StsStudy, similarities_for
+from surprise_rerank.eval.studies.sts import (
+    YEARS,
+    DataSet,
+    EncodedPairs,
+    StsStudy,
+    SubTask,
+    read_data_sets,
+    similarities_for,
+)
 from surprise_rerank.similarities.table import SIMILARITIES, find_similarity, with_raw
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
@@ -149,7 +156,7 @@ def subtask(name: str, size: int, seed: int) -> SubTask:
 
 def word_model(name: str = "toy.txt", d: int = 16, seed: int = 0) -> SentenceModel:
     vectors = np.random.default_rng(seed).normal(size=(len(WORDS), d)).astype(np.float32)
-    return SentenceModel(name, StaticEncoder(WordVectors(WORDS, vectors, name), tokenize=lower_words))
+    return SentenceModel(name, StaticEncoder(WordVectors(WORDS, vectors, name), tokenize=str.split))
 
 
 def encoder_model() -> SentenceModel:
@@ -211,7 +218,7 @@ def test_pearson_of_word_movers_is_that_of_the_negative_distance() -> None:
     pytest.importorskip("ot")
     # One word each: the distance is that of the two vectors, 1, 3 and 8; people say 3, 2 and -.5.
     vectors = np.array([[0.0], [1.0], [3.0], [8.0]], np.float32) + 1
-    words = StaticEncoder(WordVectors(("a", "b", "c", "d"), vectors, "line"), tokenize=lower_words)
+    words = StaticEncoder(WordVectors(("a", "b", "c", "d"), vectors, "line"), tokenize=str.split)
     task = SubTask("STS-B", ("a", "a", "a"), ("b", "c", "d"), np.array([3.0, 2.0, -0.5]))
     pairs = EncodedPairs(SentenceModel("line", words), DataSet("STS-B", (task,)))
     np.testing.assert_allclose(pairs.similarities("wmd-raw"), [-1, -3, -8], atol=1e-6)
@@ -294,7 +301,7 @@ def test_post_processing_takes_the_components_of_all_sentences_off(data_sets: li
     vectors = model.vectors(sentences).astype(np.float64)
     axes = np.linalg.svd(vectors)[2][:2]
     processed = dict(zip(sentences, vectors - vectors @ axes.T @ axes, strict=True))
-    cosines = EncodedPairs(model, data_set, post_process=True).cosines_post_processed()
+    cosines = (pairs := EncodedPairs(model, data_set, post_process=True)).cosines(pairs.processed)
     (task,) = data_set.subtasks
     for value, first, second in zip(cosines, task.first, task.second, strict=True):
         a, b = processed[first], processed[second]
@@ -393,9 +400,7 @@ def test_wrong_settings_are_refused_before_anything_is_measured(
 def test_similarities_that_lack_a_module_are_left_out_with_a_note(
     data_sets: list[DataSet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "surprise_rerank.eval.studies.sts.evaluation.is_installed", lambda module: module != "ot"
-    )
+    monkeypatch.setattr("surprise_rerank.eval.studies.sts.is_installed", lambda module: module != "ot")
     report = measured([word_model()], data_sets[2:], "cosine", "wmd")
     assert {row[1] for row in report.table("sts-weighted").rows} == {"cosine"}
     assert any("wmd: not measured" in note and "pip install" in note for note in report.notes)

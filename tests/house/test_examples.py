@@ -13,7 +13,7 @@ import pytest
 from calling import exit_code
 
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.eval.reports.records import read_values
+from surprise_rerank.eval.reports.writing import read_values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DOG = EXAMPLES / "dog.py"
@@ -140,6 +140,6 @@ def test_a_prompt_of_passages_cites_where_they_stand(
     monkeypatch.setattr("sys.argv", ["rag_passages.py"])
     runpy.run_path(str(EXAMPLES / "rag_passages.py"))["main"]()
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2:4] == ["[1] bicycles.md, Chain", "Chain"]
+    assert lines[2:4] == ["[1] bicycles.md, Chain to Brakes", "Chain"]
     assert "[2] batteries.txt, lines 1-3" in lines
     assert lines[-1] == "Question: when should I oil the chain?"

@@ -49,8 +49,8 @@ ROOMS = [
     *(f"connectors.{room}" for room in ("attached", "qdrant", "similar", "server", "components")),
     "connectors.filters",
     "connectors",
-    *("eval.line_files", "eval.questions", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
-    *(f"eval.cli.{room}" for room in ("exits", "settings", "sources", "inputs", "output", "options")),
+    *("eval.line_files", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
+    *(f"eval.cli.{room}" for room in ("exits", "settings", "console", "options")),
     *("eval.cli", "eval"),
 ]
 # The core makes arrays of arrays: stores, data sets and terminals belong to connectors and eval.
@@ -63,7 +63,7 @@ CORE_MAY = {
 ADAPTERS = (
     *("haystack", "langchain", "llama_index", "mcp", "mteb", "pyterrier", "rerankers"),
     *("server.app", "server.connections", "server.documents", "server.door"),
-    *("surprise.neighbours", "evalrank.measures"),  # torch's products
+    *("surprise.neighbours", "studies.ranks"),  # torch's products
 )
 
 

@@ -17,7 +17,7 @@ from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable, open_documents
 from surprise_rerank.documents import Document
-from surprise_rerank.eval.cli.sources import Sources
+from surprise_rerank.eval.cli.options import Sources
 
 
 def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path: Path) -> None:

@@ -21,13 +21,14 @@ from surprise_rerank import (
     NotStoredError,
     Passages,
 )
-from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.connectors.qdrant import IndexOptions, RetryPolicy
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
 from surprise_rerank.connectors.similar import similar_documents
 from surprise_rerank.connectors.systems import build_system
 from surprise_rerank.encoders import static
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
+from surprise_rerank.similarities.definitions import WordStatistics
 
 
 def test_every_argument_of_the_wrong_kind_is_refused_in_words(tmp_path: Path):
@@ -52,6 +53,9 @@ MAKERS: dict[str, Callable[[Any], object]] = {
     "MultiVectorEncoder": lambda wrong: MultiVectorEncoder(wrong, "model"),
     "build_system": lambda wrong: build_system("cosine", wrong),
     "similar_documents": lambda wrong: similar_documents([("a", "b"), ("c", "d")], encoder=wrong),
+    "RetryPolicy": lambda wrong: RetryPolicy(first_wait=str(wrong)),  # type: ignore[arg-type]
+    "score_threshold": lambda wrong: SearchOptions(score_threshold=str(wrong)),  # type: ignore[arg-type]
+    "WordStatistics.of": lambda wrong: WordStatistics.of(str(wrong)),
     "settings": lambda wrong: similar_documents([("a", "b")], wrong),
 }
 

@@ -288,7 +288,7 @@ def test_a_collection_is_made_with_what_its_manifest_says(server: Proxy, engine:
                     "multivector_config": {"comparator": "max_sim"},
                 },
             },
-            "sparse_vectors": {"bm25": {}},
+            "sparse_vectors": {"bm25": {"index": {"on_disk": True}}},
             "shard_number": 2,
             "on_disk_payload": True,
             "metadata": json.loads(json.dumps(manifest.to_json())),

@@ -14,6 +14,7 @@ from programs import Program
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
+from surprise_rerank.connectors.qdrant.engines import edge_shard
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
@@ -24,6 +25,18 @@ KILLS = 20
 QUESTIONS = ["w1 w2", "w3", "w4 w5 w6"]
 # Passages, an ensemble and an augmented vector: everything that is written in several steps.
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
+
+
+def serve(told: Connection, folder: Path, most_in_log: int) -> None:
+    """Changes the index in small steps, as a server does, and waits to be killed."""
+    edge_shard._MOST_IN_LOG = most_in_log
+    with opened(folder) as index:
+        index.storage.engine.leave_to_others()
+        for document in documents()[8:20]:
+            index.sync([document], background=False)
+        index.delete(["3"])
+        told.send("done")
+        time.sleep(60)
 
 
 def fill(told: Connection, folder: Path, method: str) -> None:
@@ -108,6 +121,21 @@ def state(index: DocumentIndex) -> dict[tuple[str, int], tuple[object, ...]]:
     ]
     assert pools[0].ids == pools[1].ids
     return points
+
+
+@pytest.mark.parametrize("most_in_log", [5, 10_000])
+def test_what_a_server_has_answered_is_there_after_it_was_killed(tmp_path: Path, most_in_log: int) -> None:
+    """Also what its segments on disk lack: they are written now and then, the log with every change."""
+    with opened(tmp_path) as index:
+        index.sync(documents()[:8], background=False)
+    program = Program(serve, tmp_path, most_in_log)
+    assert program.said() == "done"
+    program.kill()
+    with opened(tmp_path) as index:
+        assert set(index.ids()) == {str(i) for i in range(20) if i != 3}
+        report = index.sync(documents()[:20], background=False)
+        assert (report.added, report.unchanged) == (1, 19)
+        assert index.status().behind == 0
 
 
 def test_a_killed_rebuild_leaves_the_old_version_in_use(tmp_path: Path) -> None:

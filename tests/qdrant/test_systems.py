@@ -22,8 +22,8 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.eval.retrieval.evaluation import evaluate
-from surprise_rerank.eval.retrieval.pools import PoolName
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings
+from surprise_rerank.eval.retrieval.systems import PoolName
 from surprise_rerank.eval.retrieval.workspace import has_lucene
 
 WORDS = [

@@ -69,7 +69,7 @@ def test_a_passage_of_a_program_is_a_function(tmp_path: Path) -> None:
             hit = index.pipeline("cosine", unit="passage").search(f"{name}_1 {name}_2 {name}_3")[0]
             places.append((hit.place.heading, hit.place.line, hit.place.last_line))
     assert places == [
-        ("Dog", 1, 14),
+        ("Dog > bark", 1, 14),
         ("Dog > sleep", 15, 27),
         ("Dog > hunt", 28, 40),
     ]  # a short line is joined

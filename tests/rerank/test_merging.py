@@ -41,6 +41,12 @@ def test_a_passage_that_overlaps_with_a_better_one_lengthens_it() -> None:
     assert merged[0].parts == {"cosine": 3.0}
 
 
+def test_two_lines_share_nothing_of_what_they_take_in() -> None:
+    merged = merged_neighbours(ranking([3.0, 1.0, 0.5, 2.0, 0.0]))
+    assert merged.line_ids == ["long", "long#3", "other"]
+    assert [hit.text for hit in merged] == [TEXT[0:16], TEXT[16:26], TEXT]
+
+
 def test_lines_of_documents_are_left_as_they_are() -> None:
     lines = ranking([1.0, 3.0, 2.0, 0.5, 0.0], "document")
     assert merged_neighbours(lines) is lines

@@ -267,8 +267,8 @@ def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path
     code = (
         "import itertools, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from surprise_rerank.encoders.loading import load_encoder; "
-        "from surprise_rerank.eval.cli import inputs; "
-        "inputs.load_model = lambda name: load_encoder('glove-6b-50d'); "  # which loads at once
+        "from surprise_rerank.eval.cli import options; "
+        "options.load_model = lambda name: load_encoder('glove-6b-50d'); "  # which loads at once
         "from surprise_rerank.eval.cli.surprise_rerank import demo; "
         "all_of = demo._documents; demo._documents = lambda: itertools.islice(all_of(), 5); "
         "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"

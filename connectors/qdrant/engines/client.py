@@ -89,7 +89,11 @@ class ClientEngine:
             settings,
             sparse_vectors_config=None
             if manifest.options.bm25 is None
-            else {BM25: models.SparseVectorParams()},
+            else {
+                BM25: models.SparseVectorParams(
+                    index=models.SparseIndexParams(on_disk=True) if manifest.options.on_disk else None
+                )
+            },
             on_disk_payload=True,
             metadata=manifest.to_json(),
         )

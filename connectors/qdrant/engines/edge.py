@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -33,6 +34,11 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.errors import DataError, StoreError
 
+# Words of points, counted once a point, that go into one segment. Edge holds them in memory while a segment
+# grows, and needs 60 bytes for each to finish it.
+_SEGMENT_WORDS = 12_000_000
+_WORD_BYTES = 4.5  # as Edge counts them when it compares a segment with the largest size
+
 
 class EdgeEngine:
     """The points of one shard of an index, made where there is none.
@@ -45,6 +51,8 @@ class EdgeEngine:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.kind: EngineKind = "edge"
+        self._manifest = manifest
+        self._grown: Counter[str] = Counter()  # numbers in the vectors of the segment that grows, by name
         self._shard = Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest))
         self.where = self._shard.where
 
@@ -73,6 +81,17 @@ class EdgeEngine:
         """Store points, or replace those of the same id."""
         batch = [qdrant_edge.Point(p.id, _vectors(p.vectors), p.payload or None) for p in points]
         self._shard.update(qdrant_edge.UpdateOperation.upsert_points(batch))
+        for point in points:
+            self._grown.update({name: _numbers(vector) for name, vector in point.vectors.items()})
+        if self._grown[BM25] >= _SEGMENT_WORDS:
+            self._finish_segment()
+
+    def _finish_segment(self) -> None:
+        """Build what was stored so far as a segment that no other one is merged with, and begin another."""
+        bytes_each = {BM25: _WORD_BYTES, TOKEN_VECTORS: 0.5}
+        largest = max(count * bytes_each.get(name, 4) for name, count in self._grown.items())
+        self._shard.condense(_config(self._manifest, largest=int(largest / 1024)))
+        self._grown.clear()
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points."""
@@ -163,7 +182,8 @@ def _index_payloads(shard: qdrant_edge.EdgeShard, manifest: Manifest) -> None:
         shard.update(qdrant_edge.UpdateOperation.create_field_index(path, schema))
 
 
-def _config(manifest: Manifest) -> qdrant_edge.EdgeConfig:
+def _config(manifest: Manifest, largest: int | None = None) -> qdrant_edge.EdgeConfig:
+    """How a shard stores its points, and how many KiB the vectors of a name may take in a segment."""
     options, d, dot = manifest.options, manifest.dimension, qdrant_edge.Distance.Dot
     memory = qdrant_edge.Memory.Cold if options.on_disk else None
     quantization: Any = None
@@ -185,8 +205,17 @@ def _config(manifest: Manifest) -> qdrant_edge.EdgeConfig:
             # They only re-score what another stage found: a graph of them would be built in vain.
             hnsw_config=qdrant_edge.HnswIndexConfig(m=0, ef_construct=100, full_scan_threshold=10_000),
         )
-    sparse = {BM25: qdrant_edge.EdgeSparseVectorParams()}
-    return qdrant_edge.EdgeConfig(vectors=vectors, sparse_vectors=sparse if options.bm25 else None)
+    # From files that are mapped into memory BM25 is as fast as from memory.
+    sparse = {BM25: qdrant_edge.EdgeSparseVectorParams(memory=qdrant_edge.Memory.Cold)}
+    return qdrant_edge.EdgeConfig(
+        vectors=vectors,
+        sparse_vectors=sparse if options.bm25 else None,
+        optimizers=None if largest is None else qdrant_edge.EdgeOptimizersConfig(max_segment_size=largest),
+    )
+
+
+def _numbers(vector: StoredVector) -> int:
+    return len(vector.indices) if isinstance(vector, SparseVector) else vector.size
 
 
 def _vectors(vectors: Mapping[str, StoredVector]) -> dict[str, Any]:

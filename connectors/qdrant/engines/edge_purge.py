@@ -70,8 +70,10 @@ def finish_purge(folder: Path) -> None:
 def _vacuum(folder: Path) -> None:
     """Rewrite the segments that hold deleted points; Edge reads how eager it is from its configuration."""
     path = folder / _CONFIG
-    config = {**json.loads(path.read_bytes()), "optimizers": None}
-    path.write_text(json.dumps({**config, "optimizers": _EVERY_DELETED}))
+    config = json.loads(path.read_bytes())
+    optimizers = config.get("optimizers") or {}
+    others = {name: value for name, value in optimizers.items() if name not in _EVERY_DELETED}
+    path.write_text(json.dumps({**config, "optimizers": {**others, **_EVERY_DELETED}}))
     try:
         with closing(qdrant_edge.EdgeShard.load(str(folder))) as shard:
             # What was replaced in the segment that grows is freed, and not deleted: this point is.
@@ -79,7 +81,7 @@ def _vacuum(folder: Path) -> None:
             shard.optimize()
             shard.flush()
     finally:
-        path.write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
+        path.write_text(json.dumps({**config, "optimizers": others}))
 
 
 def _probe(folder: Path) -> None:

@@ -29,9 +29,11 @@ from typing import TypeVar
 import qdrant_edge
 
 from surprise_rerank.connectors.qdrant.engines.edge_files import (
+    copy_file,
     list_of_files,
     note_points,
     points_of_whole,
+    read_ahead,
     write_list,
 )
 from surprise_rerank.connectors.qdrant.engines.edge_purge import (
@@ -59,7 +61,7 @@ CAN_SHARE = sys.platform != "win32"
 _PATIENCE = 2.0  # seconds; a search from the command line is over by then
 _PAUSE = 0.02
 _CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
-_BLOCK = 2**20  # bytes that are copied at once
+_MOST_IN_LOG = 500  # changes until the segments are written, too: whoever opens the shard repeats them
 
 T = TypeVar("T")
 
@@ -86,13 +88,14 @@ class Shard:
         self._lock: FolderLock | None = None
         self._opening = threading.Lock()
         self._optimizes = True
+        self._in_log = 0  # changes that the segments on disk lack
         self._is_noted = True  # whether a note of the number of points may be there
         self._inherits = False  # in a forked process that has not opened it yet
         with disk_errors(self.where):
             if not folder.exists():
                 self._require_room()
                 _create(folder, config, begin)
-            _read_ahead(folder)
+            read_ahead(folder)
         self._open()
         at_fork(self)
 
@@ -129,6 +132,7 @@ class Shard:
             self._is_noted = False
         with self.use() as shard:
             shard.update(operation)
+        self._in_log += 1
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points; their texts leave the files with `purge`, or when the shard is closed."""
@@ -168,7 +172,8 @@ class Shard:
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk.
 
-        Edge keeps Python's lock: no other thread runs meanwhile. After `leave_to_others` only a mark is set.
+        Edge keeps Python's lock: no other thread runs meanwhile. After `leave_to_others` only a mark is set,
+        and the log alone is written to disk: whoever opens the shard after a crash finds the changes in it.
 
         Raises:
             StoreError: if it fails, or the disk has no room.
@@ -182,11 +187,36 @@ class Shard:
                 mark.unlink(missing_ok=True)
             else:
                 mark.touch()
-            shard.flush()
+            if self._optimizes or self._in_log > _MOST_IN_LOG:
+                shard.flush()
+                self._in_log = 0
             points = _count(shard)
         with disk_errors(self.where):
+            for path in (self._folder / _LOG).iterdir() if self._in_log else ():
+                with path.open("r+b") as file:
+                    os.fsync(file.fileno())
             note_points(self._folder, points)
         self._is_noted = True
+
+    def condense(self, config: qdrant_edge.EdgeConfig) -> None:
+        """Build the approximate index of what was stored, and open the shard again with a configuration.
+
+        Edge gives memory back when a shard is closed. After `leave_to_others` nothing happens.
+
+        Raises:
+            StoreError: if it fails, or the disk has no room.
+        """
+        if not self._optimizes:
+            return
+        self._require_room()
+        with self._idle:
+            self._idle.wait_for(lambda: self._using == 0)
+            shard, self._shard = self._shard, None
+            if shard is not None:
+                with self._named_errors():
+                    shard.optimize()
+                    shard.close()
+                    self._shard = _loaded(self._folder, config)
 
     def leave_to_others(self) -> None:
         """Build no approximate index from now on; see `optimize_elsewhere`."""
@@ -317,22 +347,6 @@ def optimize_here(name: str) -> None:
             lock.close()
 
 
-def _read_ahead(folder: Path) -> None:
-    """Read a shard's files once, from front to back, where they take less than a quarter of the memory."""
-    # Edge maps them into memory and reads them as they are touched. On a disk that has not been read lately,
-    # going through 5,000 documents that way takes 15 s; after this, which takes 0.7 s, half a second.
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # a system that does not report it
-        return
-    for path in files if size <= memory / 4 else ():
-        with path.open("rb", buffering=0) as file:
-            while file.read(2**20):
-                pass
-
-
 def _create(
     folder: Path, config: qdrant_edge.EdgeConfig, begin: Callable[[qdrant_edge.EdgeShard], None]
 ) -> None:
@@ -458,10 +472,10 @@ def _patiently(attempt: Callable[[], T]) -> T:
         time.sleep(_PAUSE)
 
 
-def _loaded(folder: Path) -> qdrant_edge.EdgeShard:
+def _loaded(folder: Path, config: qdrant_edge.EdgeConfig | None = None) -> qdrant_edge.EdgeShard:
     finish_purge(folder)
     try:
-        return qdrant_edge.EdgeShard.load(str(folder))
+        return qdrant_edge.EdgeShard.load(str(folder), config)
     except Exception as error:  # Edge raises nothing more precise
         text = str(error)
         if "WouldBlock" in text:
@@ -478,19 +492,8 @@ def _linked(folder: Path) -> qdrant_edge.EdgeShard:
         if os.access(segments, os.W_OK):
             linked.symlink_to(segments, target_is_directory=True)
         else:
-            shutil.copytree(segments, linked, copy_function=_copy_file)
+            shutil.copytree(segments, linked, copy_function=copy_file)
         return _loaded(Path(links))
-
-
-def _copy_file(source: str, target: str) -> None:
-    """Copy a file whose holes stay holes: Edge's pages are mostly empty."""
-    with open(source, "rb") as old, open(target, "wb") as new:
-        while block := old.read(_BLOCK):
-            if block.count(0) == len(block):
-                new.seek(len(block), os.SEEK_CUR)
-            else:
-                new.write(block)
-        new.truncate(old.tell())
 
 
 def _count(shard: qdrant_edge.EdgeShard) -> int:

@@ -89,42 +89,55 @@ class IndexPools(Pools):
     def best(self, *searches: Search) -> list[Found]:
         """The points of the best documents of each search; what all of them ask is one request.
 
-        Where documents are split, more points are requested until there are enough documents. The offset
-        then counts documents.
+        Where documents are split, the offset counts documents.
         """
         if not self.splits:
             return super().best(*searches)
-        limits = {i: int(s.wanted * min(self.density, _POINTS)) + 1 for i, s in enumerate(searches)}
-        unskipped = [replace(search.options, offset=None) for search in searches]
-        points: dict[int, list[Record]] = {}
-        while limits:
-            requests = [
-                self.request(searches[i].plan(limit), limit, searches[i], unskipped[i])
-                for i, limit in limits.items()
-            ]
-            points |= zip(limits, self.ask(requests), strict=True)
-            limits = {
-                i: max(2 * limit, int(searches[i].wanted * self.density) + 1)
-                for i, limit in limits.items()
-                if len(self._documents_of(points[i])) < searches[i].wanted and len(points[i]) >= limit
-            }
+        points, every = self._points_of(searches)
         kept = [
-            self._documents_of(points[i])[search.options.offset or 0 : search.wanted]
-            for i, search in enumerate(searches)
+            self._documents_of(records)[search.options.offset or 0 : search.wanted]
+            for search, records in zip(searches, points, strict=True)
         ]
-        whole = points
         passages = self.storage.manifest.options.passages
         if passages is not None and passages.best > 1:
             # Every passage of these documents with its score, for means that do not depend on the pool.
             narrowed = {
                 str(i): (self._narrowed(search, kept[i]), len(kept[i])) for i, search in enumerate(searches)
             }
-            whole = dict(enumerate(self.every(narrowed).values()))
+            points = list(self.every(narrowed).values())
         chosen = [frozenset(names) for names in kept]
         return [
-            Found([record for record in whole[i] if self.key(record) in keys], points[i])
+            Found([record for record in points[i] if self.key(record) in keys], every[i])
             for i, keys in enumerate(chosen)
         ]
+
+    def _points_of(self, searches: Sequence[Search]) -> tuple[list[list[Record]], list[list[Record]]]:
+        """Return points of enough documents for each search, best first, and those of its first request.
+
+        Where these are of too few documents, the next request is for points of others.
+        """
+        options = [replace(search.options, offset=None) for search in searches]
+        limits = {i: int(s.wanted * min(self.density, _POINTS)) + 1 for i, s in enumerate(searches)}
+        points: list[list[Record]] = [[] for _ in searches]
+        firsts: list[list[Record]] = []
+        each = _POINTS
+        while limits:
+            requests = [
+                self.request(searches[i].plan(n), n, searches[i], options[i]) for i, n in limits.items()
+            ]
+            answers = dict(zip(limits, self.ask(requests), strict=True))
+            firsts = firsts or list(answers.values())
+            waiting = [i for i, records in answers.items() if len(records) >= limits[i]]
+            limits, each = {}, 2 * each  # one document may have most of the points
+            for i, records in answers.items():
+                points[i] = sorted([*points[i], *records], key=lambda record: -record.score)
+                keys = self._documents_of(points[i])
+                missing = searches[i].wanted - len(keys)
+                if i in waiting and missing > 0:
+                    others = models.Filter(must_not=[self.among(keys)])
+                    options[i] = replace(searches[i].options, offset=None).among(others)
+                    limits[i] = missing * each + 1
+        return points, firsts
 
     def request(
         self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions

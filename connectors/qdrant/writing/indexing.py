@@ -48,7 +48,7 @@ from surprise_rerank.connectors.qdrant.writing.writer import Job, StoppedError, 
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.encoders.base import Encoded, Encoder, encode_documents, token_dimension
+from surprise_rerank.encoders.base import Encoded, Encoder, Progress, encode_documents, token_dimension
 from surprise_rerank.errors import DataError
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
@@ -229,9 +229,7 @@ class Indexer:
                 )
             self.work(len(rows), effort)
             return partial(self.maker.points, pieces, encoded.take(rows))
-        points = self._begun(pieces)
-        self.work(len(rows), effort)
-        return points
+        return self._begun(pieces, len(rows), effort)
 
     def _store_long(
         self, job: Job, pieces: Sequence[Piece], stored: Stored | None, effort: float, writer: Writer
@@ -250,23 +248,34 @@ class Indexer:
         points: list[Point] = []
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
-            points_of_part = self._begun(part)
+            share = len(part) / len(pieces)
+            points_of_part = self._begun(part, share, effort * share)
             if job.before:
                 points += points_of_part()
             else:
                 some = replace(job, is_last=False)
                 writer.put(partial(_with_points, [some], points_of_part))
-            share = len(part) / len(pieces)
-            self.work(share, effort * share)
         writer.put(lambda: [replace(job, points=points)])
 
-    def _begun(self, pieces: Sequence[Piece]) -> Callable[[], list[Point]]:
-        """Encode pieces, or begin to elsewhere; returns what makes their points, or waits for them."""
+    def _begun(self, pieces: Sequence[Piece], count: float, effort: float) -> Callable[[], list[Point]]:
+        """Encode pieces, or begin to elsewhere; returns what makes their points, or waits for them.
+
+        They are so many documents and so much work, which is told batch by batch where the encoder does.
+        """
         self.engine.claim()  # before the work, not after it
-        encoder = self.maker.encoder
+        encoder, done = self.maker.encoder, 0
+
+        def tell(number: int) -> None:
+            nonlocal done
+            done += number
+            self.work(count * number / len(pieces), effort * number / len(pieces))
+
         if isinstance(encoder, PointWorkers):
-            return encoder.begin(self.maker, pieces)
-        return partial(self.maker.points, pieces, self.maker.encoded(pieces))
+            points = encoder.begin(self.maker, pieces)
+        else:
+            points = partial(self.maker.points, pieces, self.maker.encoded(pieces, tell))
+        tell(len(pieces) - done)
+        return points
 
     def _unique_keys(self, documents: Sequence[Document], inventory: Inventory) -> list[str]:
         """Return what each document is known by.
@@ -379,9 +388,9 @@ class PointMaker:
             for d, passages, shown in zip(documents, split, texts, strict=True)
         ]
 
-    def encoded(self, pieces: Sequence[Piece]) -> Encoded:
+    def encoded(self, pieces: Sequence[Piece], on_progress: Progress | None = None) -> Encoded:
         """The vectors of pieces."""
-        return encode_documents(self.encoder, [piece.text for piece in pieces])
+        return encode_documents(self.encoder, [piece.text for piece in pieces], on_progress)
 
     def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[Point]:
         """The points of n pieces, from their encodings.

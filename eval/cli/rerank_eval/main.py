@@ -18,14 +18,10 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings
 _EPILOG = """\b
 Examples:
   rerank-eval                                    the built-in demo, nothing to download
-  rerank-eval --dataset beir/scifact             a data set of ir_datasets (its test split)
   rerank-eval --dataset beir/scifact,beir/nfcorpus --report both.html
-  rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
   rerank-eval --dataset ./my-manuals --set judged=pages --systems bm25,cosine,auto
-  rerank-eval --dataset beir/nfcorpus --set ensemble=train-questions --run-dir runs
   rerank-eval --dataset ./my-texts --set judged=nothing --systems bm25-lucene,auto --run-dir rankings
   rerank-eval --dataset beir/scifact --set runs=theirs=theirs.trec
-  rerank-eval --dataset beir/scifact --set candidates=theirs.trec --systems cosine,dynamax
   rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,wmd
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
 
@@ -39,14 +35,13 @@ Shell completion (bash; zsh and fish likewise):
     cls=Commands,
     epilog=_EPILOG,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.option(
     "--dataset",
     "datasets",
     type=PLACES,
     default=(DEFAULTS.dataset,),
-    show_default=True,
     help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
     "(corpus.jsonl[.gz], queries.jsonl[.gz], and qrels/SPLIT.tsv or qrels.jsonl). With commas: several.",
 )
@@ -58,16 +53,11 @@ Shell completion (bash; zsh and fish likewise):
     f"all.  [default: {','.join(DEFAULTS.systems)}; with `--set runs=`, the baseline]",
 )
 @click.option(
-    "--depth",
-    type=click.IntRange(min=1),
-    default=DEFAULTS.depth,
-    show_default=True,
-    help="How many candidates are re-ranked.",
+    "--depth", type=click.IntRange(min=1), default=DEFAULTS.depth, help="How many candidates are re-ranked."
 )
 @click.option(
     "--model",
     default=DEFAULTS.model,
-    show_default=True,
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     "vectors (.txt, .vec, .npy).",
 )
@@ -75,14 +65,12 @@ Shell completion (bash; zsh and fish likewise):
     "--measures",
     type=NAMES,
     default=DEFAULTS.measures,
-    show_default=True,
     help="Measures in ir_measures' syntax; differences are tested in the first.",
 )
 @click.option(
     "--baseline",
     metavar="SYSTEM",
     default=DEFAULTS.baseline,
-    show_default=True,
     help="The system that the others are compared with, by a paired randomisation test.",
 )
 @click.option(
@@ -112,7 +100,13 @@ def command(context: click.Context, /, **values: Any) -> None:
     The commands below evaluate models of words and sentences, and classify and cluster texts.
     """
     if context.invoked_subcommand is not None:
-        _refuse_options(context)
+        # Retrieval's options would do nothing before a sub-command.
+        for parameter in context.command.params:
+            if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+                name = context.invoked_subcommand
+                raise click.UsageError(
+                    f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}"
+                )
     elif values["systems"] == ("help",):
         _list_systems()
     else:
@@ -132,8 +126,7 @@ def _list_systems() -> None:
     for name in sorted(summaries, key=lambda name: name not in DEFAULTS.systems):
         default = " (compared by default)" if name in DEFAULTS.systems else ""
         click.echo(f"{name:<{width}}  {summaries[name]}{default}")
-    click.echo("Similarities of texts rank cosine's pool. With `-raw` behind the name of one, tokens keep")
-    click.echo("their lengths.")
+    click.echo("Similarities of texts rank cosine's pool; tokens keep their lengths by NAME-raw.")
 
 
 def _compare(
@@ -149,8 +142,9 @@ def _compare(
     **values: Any,
 ) -> None:
     from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.core.files import disk_errors
     from surprise_rerank.eval.reports.writing import check_files
-    from surprise_rerank.eval.retrieval.comparison import compare, make_folder, write_results
+    from surprise_rerank.eval.retrieval.comparison import compare, write_results
     from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate, load_model
 
     chosen = settings.of(RetrievalSettings, dataset=datasets[0], baseline=baseline, **values)
@@ -158,7 +152,8 @@ def _compare(
     chosen = replace(chosen, systems=systems or usual)
     check_files(reports)
     if run_dir is not None:
-        make_folder(run_dir)  # errors come now, not after everything was measured
+        with disk_errors(str(run_dir)):  # they come now, not after everything was measured
+            run_dir.mkdir(parents=True, exist_ok=True)
     terminal = Terminal(quiet=quiet)
     check_together(chosen, datasets, run_dir)
     encoder = None
@@ -173,15 +168,6 @@ def _compare(
     if run_dir is not None:
         write_results(run_dir, evaluations, report)
         terminal.say(f"runs and figures are in {run_dir}")
-
-
-def _refuse_options(context: click.Context) -> None:
-    """Refuse retrieval's options before a sub-command, where they would do nothing."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if source is ParameterSource.COMMANDLINE:
-            name = context.invoked_subcommand
-            raise click.UsageError(f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}")
 
 
 for _study in STUDIES:

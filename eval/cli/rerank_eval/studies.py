@@ -10,14 +10,7 @@ from typing import Any
 import click
 
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.options import (
-    NAMES,
-    NEW_FILE,
-    json_option,
-    present,
-    report_option,
-    reports,
-)
+from surprise_rerank.eval.cli.options import NAMES, NEW_FILE, json_option, present, report_option, reports
 from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.studies.settings import (
     MODEL,
@@ -28,7 +21,6 @@ from surprise_rerank.eval.studies.settings import (
     PapersSettings,
     RankSettings,
     StsSettings,
-    WordSettings,
 )
 
 STUDIES: list[click.Command] = []
@@ -45,10 +37,9 @@ _similarities = click.option(
     "--similarities",
     type=NAMES,
     default=RankSettings().similarities,
-    show_default=True,
     help="What is ranked by, with commas between; listed below.",
 )
-_label = click.option("--label-field", "label", default="label", show_default=True, help="Column of labels.")
+_label = click.option("--label-field", "label", default="label", help="Column of labels.")
 _text = click.option("--text-field", "text", help="Column of texts.  [default: text, content, body, ...]")
 _limit = click.option(
     "--limit", type=click.IntRange(1), help="A quick look: N texts, a random sample that is always the same."
@@ -61,22 +52,12 @@ def _models(default: str) -> Any:
         "models",
         multiple=True,
         default=(default,),
-        show_default=True,
         help="A sentence-transformers model, glove-6b-50d, or a file of word vectors. Several times.",
     )
 
 
 def _study(name: str, kind: type, target: str, text: str, epilog: str, *options: Any) -> click.Command:
-    """Make a command of a study.
-
-    Args:
-        name: of the command.
-        kind: the settings; fields that have no option are keys of `--set`.
-        target: the study, as module:name below `eval.studies`; imported when the command runs.
-        text: of the help.
-        epilog: of the help.
-        options: the most used fields.
-    """
+    """Make a command of a study, module:name below `eval.studies`; what has no option is a key of --set."""
 
     def command(
         *, settings: SetValues, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
@@ -103,19 +84,17 @@ def _study(name: str, kind: type, target: str, text: str, epilog: str, *options:
 
 words = _study(
     "words",
-    WordSettings,
-    "evalrank.study:WordStudy",
+    RankSettings,
+    "evalrank:WordStudy",
     """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
     The rank of a pair is the number of words that are more similar to its first word than its second one is;
-    of words as similar half count, as all words without a vector are. MR is the mean rank, MRR the mean of 1
-    / rank, Hits@k the share of pairs of rank k or better. The report also has the correlations with people's
-    judgements on 13 word-similarity sets.
+    of words as similar half count. The report also has the correlations with people's judgements on 13
+    word-similarity sets.
     """,
     """\b
     Examples:
       rerank-eval words --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval words --data benchmarks --set post_process=yes --set vocabulary=basic --report words.html
       rerank-eval words --data benchmarks --model toy_emb.txt --set as_published=yes
 
     \b
@@ -131,16 +110,14 @@ words = _study(
 sentences = _study(
     "sentences",
     RankSettings,
-    "evalrank.study:SentenceStudy",
+    "evalrank:SentenceStudy",
     """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
-    The rank of a pair is the number of sentences that are more similar to its first sentence than its second
-    one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.
+    The rank of a pair is the number of sentences that are more similar to its first one than the second is.
     """,
     """\b
     Examples:
       rerank-eval sentences --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval sentences --data benchmarks --similarities cosine,dynamax-jaccard-raw
       rerank-eval sentences --data benchmarks --model toy_emb.txt --similarities cosine --set as_published=yes
 
     \b
@@ -155,7 +132,7 @@ sentences = _study(
 sts = _study(
     "sts",
     StsSettings,
-    "sts.evaluation:StsStudy",
+    "sts:StsStudy",
     """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
 
     The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
@@ -178,17 +155,14 @@ sts = _study(
         "own vectors, or `all`.  [default: the paper's, over raw word vectors or unit token vectors]",
     ),
     click.option(
-        "--baseline",
-        default=StsSettings().baseline,
-        show_default=True,
-        help="The similarity that the others are compared with.",
+        "--baseline", default=StsSettings().baseline, help="The similarity that the others are compared with."
     ),
 )
 
 downstream = _study(
     "downstream",
     DownstreamSettings,
-    "downstream.evaluation:DownstreamStudy",
+    "downstream:DownstreamStudy",
     """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
     A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
@@ -198,7 +172,6 @@ downstream = _study(
     """\b
     Examples:
       rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --set post_process=yes
       rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --tasks STS-B,SICK-R
     """,
     _data,
@@ -207,7 +180,6 @@ downstream = _study(
         "--tasks",
         type=NAMES,
         default=DownstreamSettings().tasks,
-        show_default=True,
         help="What to learn, with commas between; also STS-B and SICK-R, which are regressions.",
     ),
 )
@@ -215,7 +187,7 @@ downstream = _study(
 classify = _study(
     "classify",
     ClassifySettings,
-    "classify.evaluation:classification",
+    "classification:classification",
     """Classify labelled texts by the names of their labels: cosine and surprise side by side.
 
     A text's vector is compared with those of the labels' names in a template. Surprise compares each
@@ -226,7 +198,6 @@ classify = _study(
     Examples:
       rerank-eval classify ag_news.test.jsonl --set 'templates=this matter is {},{}'
       rerank-eval classify test.jsonl --train train.jsonl --set inductive=yes --report classify.html
-      rerank-eval classify test.jsonl --set ensemble_size=10,100,1000
       rerank-eval classify test.jsonl --train train.jsonl --set few_shot=3,9,21
       rerank-eval classify texts.csv --set answers=yes --set names=names.yaml > labels.tsv
 
@@ -275,11 +246,8 @@ cluster = _study(
     """\b
     Examples:
       rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
-      rerank-eval cluster reddit.csv --text-field title --label-field subreddit --set repeats=40
-      rerank-eval cluster news.parquet --set clusters=50 --set assignments=surprise,surprise@0.5
+      rerank-eval cluster news.parquet --text-field title --set assignments=surprise,surprise@0.5
       rerank-eval cluster texts.csv --set answers=yes --set clusters=20 > clusters.tsv
-
-    FILE is JSONL, CSV, TSV (each may end in .gz) or Parquet, with a text and a label in each row.
 
     \b
     Assignments of the points to the centres of k-means, all compared with the cosine:

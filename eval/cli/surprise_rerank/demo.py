@@ -43,8 +43,8 @@ Then your own documents:
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of TCP; a free one if not given.")
-@click.option("--page/--no-page", default=True, show_default=True, help="Open the page in the browser.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of TCP; 0 takes a free one.")
+@click.option("--page/--no-page", default=True, help="Open the page in the browser.")
 def demo(*, port: int, page: bool) -> None:
     """Take a tour: index the demo, open a page to search it in, and say what to try.
 
@@ -54,7 +54,7 @@ def demo(*, port: int, page: bool) -> None:
     from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.server import ServerOptions
-    from surprise_rerank.eval.cli.inputs import load_model
+    from surprise_rerank.eval.cli.options import load_model
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
     place = cache_folder() / "tour"

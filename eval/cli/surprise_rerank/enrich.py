@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.eval.cli.inputs import load_model
-from surprise_rerank.eval.cli.options import config_option, takes_index
-from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.settings import SetValues, set_option
+from surprise_rerank.eval.cli.console import Output
+from surprise_rerank.eval.cli.options import config_option, load_model, takes_index
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
@@ -23,30 +21,15 @@ Examples:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class EnrichSettings:
-    """What is added.
-
-    Attributes:
-        tokens: token vectors, for auto, dynamax and fusion.
-        words: the words, for BM25.
-    """
-
-    tokens: bool = True
-    words: bool = True
-
-
 @click.command(epilog=_EXAMPLES)
 @click.option(
     "--token-model",
     metavar="NAME",
     default="all-MiniLM-L6-v2",
-    show_default=True,
     help="The model of the token vectors; any, whatever made the dense vectors.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")
 @click.option("--remove", is_flag=True, help="Take away what was added.")
-@set_option(lambda: (EnrichSettings,))
 @config_option
 @takes_index
 def enrich(
@@ -56,7 +39,6 @@ def enrich(
     token_model: str,
     dry_run: bool,
     remove: bool,
-    settings: SetValues,
     out: Output,
 ) -> None:
     """Add what a collection of LangChain, LlamaIndex, Haystack or your own ranks better with.
@@ -71,9 +53,8 @@ def enrich(
             f"{location} is an index of surprise-rerank, which has all of it already; give a collection such "
             "as http://localhost:6333/papers"
         )
-    adding = settings.of(EnrichSettings)
     parts, model = CollectionConfig.read(config), None
-    if adding.tokens and not remove:
+    if not remove:
         parts.look(location).close()  # what cannot be is refused before a model is loaded
         model = load_model(token_model)
     with parts.look(location, tokens=model) as collection:
@@ -83,7 +64,5 @@ def enrich(
                 {"removed": removed}, ["removed what was added" if removed else "nothing had been added"]
             )
             return
-        report = collection.enrich(
-            tokens=adding.tokens, words=adding.words, dry_run=dry_run, show_progress=out.shows_progress
-        )
+        report = collection.enrich(dry_run=dry_run, show_progress=not out.quiet)
         out.result(asdict(report), [str(report)])

@@ -11,7 +11,7 @@ from surprise_rerank.candidates import Hit, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.cli.output.console import body, hit_json, shortened, shown_percentile
+from surprise_rerank.eval.cli.console import body, hit_json, shortened, shown_percentile
 from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SearchResult
 from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
@@ -71,7 +71,10 @@ def _report(
         tables.append(_scorers(explanation))
     if any(explanation.matches.values()):
         tables.append(_best_matches(explanation))
-    tables.append(_steps(values))
+    times = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in values["times"].items())
+    steps, columns = tuple(enumerate(values["steps"], start=1)), (Column("step"), Column("what"))
+    pool = f"{times}; {values['pool']} candidates"
+    tables.append(Table("steps", "What was done", columns, steps, notes=(pool,)))
     plots = [_contributions(hits, explanation)] if explanation.shown and explanation.shares else []
     plots += [_histogram(each, explanation.places(each)) for each in explanation.distributions]
     totals = explanation.totals
@@ -114,40 +117,20 @@ def _heading(hit: Hit) -> str:
     return hit.title or shortened(hit.text, _HEADING) or hit.id
 
 
-def _steps(values: Mapping[str, Any]) -> Table:
-    times = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in values["times"].items())
-    return Table(
-        "steps",
-        "What was done",
-        (Column("step"), Column("what")),
-        tuple(enumerate(values["steps"], start=1)),
-        notes=(f"{times}; {values['pool']} candidates",),
-    )
-
-
 def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Table:
     before = {name: explanation.before(name) for name in explanation.first_stage}
     judged = explanation.ranking.percentile is not None
     texts = excerpts(explanation.question, [*map(body, hits)], language)
-    columns = (
-        Column("rank"),
-        *(Column(f"by {_name(name)}") for name in before),
-        *([Column("percentile")] if judged else []),
-        Column("score"),
-        *(Column(name) for name in ("id", "title", "best sentence")),
-    )
-    rows = [
-        (
-            row + 1,
-            *(places[row] for places in before.values()),
-            *([None if hit.percentile is None else shown_percentile(hit.percentile)] if judged else []),
-            hit.score,
-            hit.id,
-            shortened(hit.title),
-            excerpt.text,
-        )
-        for row, hit, excerpt in zip(explanation.shown, hits, texts, strict=True)
-    ]
+    values: dict[str, list[Cell]] = {"rank": [row + 1 for row in explanation.shown]}
+    values |= {f"by {_name(name)}": [of[row] for row in explanation.shown] for name, of in before.items()}
+    if judged:
+        percentiles = [hit.percentile for hit in hits]
+        values["percentile"] = [None if p is None else shown_percentile(p) for p in percentiles]
+    values |= {"score": [hit.score for hit in hits], "id": [hit.id for hit in hits]}
+    values["title"] = [shortened(hit.title) for hit in hits]
+    if any(hit.place for hit in hits):
+        values["place"] = [str(hit.place or "") for hit in hits]
+    values["best sentence"] = [excerpt.text for excerpt in texts]
     notes = ["score: what the system ranks by."]
     if before:
         notes.insert(0, "by ...: the place among all candidates by that scorer alone, before the re-ranking.")
@@ -156,7 +139,8 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: 
             f"percentile: the share of {explanation.background.count} background questions whose best "
             "candidate has less for it."
         )
-    return Table("candidates", "Candidates, before and after", columns, tuple(rows), notes=tuple(notes))
+    columns, rows = tuple(map(Column, values)), tuple(zip(*values.values(), strict=True))
+    return Table("candidates", "Candidates, before and after", columns, rows, notes=tuple(notes))
 
 
 def _scorers(explanation: RankingExplanation) -> Table:
@@ -203,16 +187,13 @@ def _columns(share: ScorerShare) -> list[tuple[str, Float64Array]]:
 def _best_matches(explanation: RankingExplanation) -> Table:
     """The question's tokens below each other; beside them, what matched in the best documents."""
     rows = [row for row in explanation.shown if row in explanation.matches][:_COMPARED]
-    cells = [
-        (
-            nearest[0].token,
-            *(
-                "" if m.match is None else f"{m.matched(_WORDS)} {m.similarity:.2f} {m.share:.0%}"
-                for m in nearest
-            ),
-        )
-        for nearest in zip(*(explanation.matches[row] for row in rows), strict=True)
-    ]
+    cells: list[tuple[Cell, ...]] = []
+    for matches in zip(*(explanation.matches[row] for row in rows), strict=True):
+        texts = [
+            "" if m.match is None else f"{m.matched(_WORDS)} {m.similarity:.2f} {m.share:.0%}"
+            for m in matches
+        ]
+        cells.append((matches[0].token, *texts))
     merged = any(len(match.members) > 1 for row in rows for match in explanation.matches[row])
     return Table(
         "best-matches",

@@ -14,23 +14,25 @@ import click
 from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.inputs import load_model, read_filter
 from surprise_rerank.eval.cli.options import (
+    Sources,
     filled_with,
     format_option,
     id_option,
     index_option,
     json_option,
+    load_model,
     location_of,
     quiet_option,
     ray_option,
+    read_filter,
     require_place,
+    skipped_lines,
     text_option,
 )
-from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import SetValues, set_option
-from surprise_rerank.eval.cli.sources import Sources, skipped_lines
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Precision
 
 if TYPE_CHECKING:
@@ -46,10 +48,7 @@ Examples:
   surprise-rerank index letters/ --index my-index --prune
   surprise-rerank index news.csv --id-field key --text-field story --index news \\
       --set payload_indexes.metadata.year=integer
-  surprise-rerank index letters/ --index my-index --rebuild --set passages.tokens=128
   surprise-rerank index papers.parquet --index http://localhost:6333/papers --set shards=6
-  surprise-rerank index papers.parquet --index http://localhost:6333/papers --ray head:6379
-  surprise-rerank index http://localhost:6333/old --index my-index
   surprise-rerank index --delete 17 --index my-index
   surprise-rerank index --copy-of my-index --index http://localhost:6333/papers
   surprise-rerank index letters/ --server http://localhost:8000
@@ -102,11 +101,7 @@ class IndexSettings:
     gpus: float | None = None
 
     def of_collection(self, location: Location) -> dict[str, int]:
-        """As `collection_settings` of `DocumentIndex.open`.
-
-        Raises:
-            UsageError: if some are given, and the index is in a folder.
-        """
+        """As `collection_settings` of `DocumentIndex.open`; a usage error where the index is in a folder."""
         names = {"shards": "shard_number", "replicas": "replication_factor"}
         names["write_consistency"] = "write_consistency_factor"
         values = {key: value for key in names if (value := getattr(self, key)) is not None}
@@ -222,7 +217,7 @@ def index(
     what is new or changed is encoded: run the same command again after a change, or after an interruption.
     What an index stores is settled when it is made; one that exists keeps that until it is rebuilt.
     """
-    filling = settings.of(IndexSettings) if settings else IndexSettings()
+    filling = settings.of(IndexSettings)
     filling.require_ray(ray)
     out = Output(as_json=as_json, quiet=quiet)
     if server is not None:
@@ -276,7 +271,7 @@ def index(
             )
     encoder = _on_ray(encoder, ray, filling)
     begun = time.perf_counter()
-    progress: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
+    progress: dict[str, Any] = {"show_progress": not out.quiet, "background": filling.background}
     anew = {"options": options, "collection_settings": of_collection, **progress}
     if lost is not None:
         from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -335,8 +330,8 @@ def _copied(
     if reads:
         raise click.UsageError("--copy-of goes without SOURCE, --prune and --rebuild")
     with _open(location_of(original)) as opened:
-        shows = out.shows_progress
-        points = copy_index(opened.storage, location, collection_settings=of_collection, show_progress=shows)
+        how: dict[str, Any] = {"collection_settings": of_collection, "show_progress": not out.quiet}
+        points = copy_index(opened.storage, location, **how)
     values = {"index": str(location), "copy_of": original, "points": points}
     out.result(values, [f"{location}: a copy of {original}, {points} points"])
     return True
@@ -364,8 +359,7 @@ def _deleted(
         left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
     out.result(values, [f"{location}: {removed} removed; {left} documents"])
-    missing = len(set(ids)) - removed
-    if missing:
+    if missing := len(set(ids)) - removed:
         out.note(f"{missing} of the ids are not in the index")
     return True
 
@@ -487,12 +481,7 @@ def _on_ray(encoder: Encoder, address: str | None, filling: IndexSettings) -> En
 
 
 def _report(
-    out: Output,
-    location: Location,
-    opened: DocumentIndex,
-    done: SyncReport,
-    sources: Sources,
-    begun: float,
+    out: Output, location: Location, opened: DocumentIndex, done: SyncReport, sources: Sources, begun: float
 ) -> None:
     from surprise_rerank.connectors.qdrant.languages import unread
 

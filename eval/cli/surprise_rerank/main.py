@@ -19,10 +19,7 @@ Examples:
   surprise-rerank demo
   surprise-rerank index letters/ --index my-index
   surprise-rerank search "why do dogs bark" --index my-index
-  surprise-rerank search "why do dogs bark" --index my-index --explain page.html
   surprise-rerank status --index my-index
-  surprise-rerank enrich --index http://localhost:6333/papers
-  surprise-rerank tune weights --questions queries.jsonl --qrels qrels/train.tsv --index my-index
   surprise-rerank serve --index my-index --page
   surprise-rerank similar papers.jsonl --out neighbours.parquet
 
@@ -37,7 +34,7 @@ Shell completion (bash; zsh and fish likewise):
     cls=exits.Commands,
     epilog=_EXAMPLES,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(package_name="surprise-rerank")
 @click.pass_context

@@ -10,10 +10,10 @@ import click
 
 from surprise_rerank.documents import stripped_question
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, present, takes_index
-from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import SetValues, set_option
-from surprise_rerank.eval.questions import STANDARD_INPUT, read_questions
+from surprise_rerank.eval.line_files import STANDARD_INPUT, read_questions
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
@@ -22,13 +22,10 @@ _HERE = "-"  # where an explanation goes that has no file
 _EXAMPLES = """\b
 Examples:
   surprise-rerank search "why do dogs bark" --index my-index
-  surprise-rerank search "why do dogs bark" --index my-index --system cosine
-  surprise-rerank search "why do dogs bark" --index my-index --explain
   surprise-rerank search "why do dogs bark" --index my-index --explain page.html
   surprise-rerank search wings --index my-index --top 3 \\
       --filter '{"must": [{"key": "metadata.year", "range": {"gte": 1960}}]}'
   surprise-rerank search wings --index my-index --set group_by=metadata.author
-  surprise-rerank search wings --index my-index --passages --set max_per_document=2
   surprise-rerank search - --index my-index --json < questions.txt
   surprise-rerank search --index http://localhost:6333/papers -- "-1 as an index"
 """
@@ -45,17 +42,11 @@ def _kinds() -> tuple[type, ...]:
 @click.command(epilog=_EXAMPLES)
 @click.argument("question", required=False)
 @click.option(
-    "--system",
-    type=SystemChoice(),
-    help="What ranks.  [default: the best that the index stores enough for]",
+    "--system", type=SystemChoice(), help="What ranks.  [default: the best that the index stores enough for]"
 )
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="How many are shown.")
+@click.option("--top", type=click.IntRange(1), default=10, help="How many are shown.")
 @click.option(
-    "--pool",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="How many candidates are retrieved and re-ranked.",
+    "--pool", type=click.IntRange(1), default=100, help="How many candidates are retrieved and re-ranked."
 )
 @click.option(
     "--filter",
@@ -134,35 +125,23 @@ def search(
             raise DataError(f"--explain {file} explains one question; give one in quotes")
         check_files([file])
 
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import (
-        SearchCommand,
-        SetSettings,
-        search_results,
-    )
+    from surprise_rerank.eval.cli.surprise_rerank import search_results as results
 
-    chosen = settings.of(SetSettings)
-    command = SearchCommand(questions=questions, is_single=is_single, settings=chosen, **options)
+    chosen = settings.of(results.SetSettings)
+    command = results.SearchCommand(questions=questions, is_single=is_single, settings=chosen, **options)
     if explained is not None and chosen.group_by is not None:
         raise click.UsageError("--explain goes without --set group_by: it explains one ranking")
     location = replace(location, prefer_grpc=chosen.grpc)
     if explained is None:
-        from surprise_rerank.eval.cli.surprise_rerank.showing import Shown
-
-        shown = Shown(out, command)
-        for result in search_results(location, command, out):
+        shown = results.Shown(out, command)
+        for result in results.search_results(location, command, out):
             shown.show(result)
         return
 
     from surprise_rerank.eval.cli.surprise_rerank.explanation_report import explain
 
-    for result in search_results(location, command, out):
+    for result in results.search_results(location, command, out):
         values, report = explain(result, command)
-        present(
-            report,
-            () if file is None else (file,),
-            quiet=out.quiet,
-            values=values,
-            as_json=out.as_json,
-        )
+        present(report, () if file is None else (file,), quiet=out.quiet, values=values, as_json=out.as_json)
         if file is not None:
             out.note(f"{file} shows this")

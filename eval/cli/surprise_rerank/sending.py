@@ -14,8 +14,8 @@ from surprise_rerank.connectors.server.process import TOKEN_VARIABLE
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.sources import Sources, skipped_lines
+from surprise_rerank.eval.cli.console import Output
+from surprise_rerank.eval.cli.options import Sources, skipped_lines
 
 # Documents and characters of a request; a server encodes them before it answers.
 _SENT, _CHARACTERS = 64, 500_000
@@ -25,22 +25,30 @@ _COUNTS = ("documents", "added", "updated", "unchanged")  # of an answer
 
 
 def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> None:
-    """Store documents by requests; what is stored already and unchanged costs a server nothing.
-
-    What they were read from is sent to a server on this machine alone: another one's paths mean other files.
-
-    Raises:
-        StoreError: if no server answers, or it fails.
-        DataError: if the server refuses them, in its words.
-    """
+    """Store documents by requests; a server on this machine alone is told where they were read."""
     token = os.environ.get(TOKEN_VARIABLE, "").partition(" ")[0]  # while one is replaced there are two
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     done, stored = Counter[str](), 0
+
+    def size(document: Document) -> int:
+        return len(document.content) + _PLACE * len(document.places)
+
     with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as client:
-        terminal = Terminal(quiet=not out.shows_progress)
+        terminal = Terminal(quiet=out.quiet)
         with terminal.bar("sending", sources.expected(), "documents") as advance:
-            for batch in in_batches(sources, _size, _CHARACTERS, _SENT):
-                answer = _put(client, url, [_json(document, is_here=is_here) for document in batch])
+            for batch in in_batches(sources, size, _CHARACTERS, _SENT):
+                documents = [
+                    {
+                        "id": document.id,
+                        "text": document.text,
+                        "title": document.title,
+                        "metadata": dict(document.metadata),
+                        "source": document.source if is_here else "",
+                        "places": [[offset, place.to_json()] for offset, place in document.places],
+                    }
+                    for document in batch
+                ]
+                answer = _put(client, url, documents)
                 stored = answer.pop("documents")
                 done.update(answer)
                 advance(len(batch))
@@ -48,22 +56,6 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
     counts = ", ".join(f"{done[name]} {name}" for name in ("added", "updated", "unchanged"))
     values = {"server": url, **done, "documents": stored, "skipped": skipped}
     out.result(values, [f"{url}: {counts}; {stored} documents", *skipped_lines(skipped)])
-
-
-def _size(document: Document) -> int:
-    return len(document.content) + _PLACE * len(document.places)
-
-
-def _json(document: Document, *, is_here: bool) -> dict[str, Any]:
-    """A document as the server reads it, with where its text stands in what it was read from."""
-    return {
-        "id": document.id,
-        "text": document.text,
-        "title": document.title,
-        "metadata": dict(document.metadata),
-        "source": document.source if is_here else "",
-        "places": [[offset, place.to_json()] for offset, place in document.places],
-    }
 
 
 def _put(client: httpx.Client, url: str, documents: Sequence[dict[str, Any]]) -> dict[str, int]:

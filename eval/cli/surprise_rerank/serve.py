@@ -31,13 +31,7 @@ Examples:
 \b
   curl localhost:8000/v1/rerank -H 'Content-Type: application/json' \\
     -d '{"query": "why do dogs bark", "documents": ["Cats sleep.", "Dogs bark to warn."]}'
-
-\b
-In the settings of an agent's host:
-  {"mcpServers": {"letters": {"command": "surprise-rerank",
-                              "args": ["serve", "--mcp", "stdio", "--index", "/my-index"]}}}
 """
-_WHICH = "which index? give --index with a folder, or a collection such as http://localhost:6333/papers"
 
 
 @click.command(epilog=_EXAMPLES)
@@ -45,14 +39,12 @@ _WHICH = "which index? give --index with a folder, or a collection such as http:
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     help="Where to listen. What other machines reach needs $SURPRISE_RERANK_TOKEN, or tokens in --config.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8000,
-    show_default=True,
     help="Of TCP; 0 takes a free one, which the log names.",
 )
 @click.option("--page", is_flag=True, help="Open the page to search in, which is at /, in the browser.")
@@ -102,7 +94,7 @@ def serve(
     except DataError as error:
         raise click.UsageError(str(error)) from error
     if (page or mcp) and not settings.location.is_given:
-        raise click.UsageError(_WHICH)
+        location_of(None)  # asks which one
     if mcp != "stdio":
         run_http(settings, options, host, port, tools=mcp is not None, opens=page)
         return
@@ -111,7 +103,15 @@ def serve(
             raise click.UsageError(
                 f"--{name} is for HTTP, and --mcp stdio speaks over the standard streams alone"
             )
-    _run_stdio(settings, options)
+    from surprise_rerank.connectors.mcp import run_stdio
+
+    service, stopped = _service(settings, options), threading.Event()
+    with (
+        process.ending_on_sigterm(),
+        service.loading(settings, stopped.set),
+        process.forwarded(service.logger),
+    ):
+        run_stdio(service, stopped)
 
 
 def run_http(
@@ -155,19 +155,6 @@ def run_http(
         stop = functools.partial(setattr, server, "should_exit", True)
         stack.enter_context(service.loading(settings, stop))
         process.run(server, listening, service.logger, show)
-
-
-def _run_stdio(settings: PipelineSettings, options: ServerOptions) -> None:
-    from surprise_rerank.connectors.mcp import run_stdio
-    from surprise_rerank.connectors.server import process
-
-    service, stopped = _service(settings, options), threading.Event()
-    with (
-        process.ending_on_sigterm(),
-        service.loading(settings, stopped.set),
-        process.forwarded(service.logger),
-    ):
-        run_stdio(service, stopped)
 
 
 def _service(settings: PipelineSettings, options: ServerOptions, said: str | None = None) -> Service:

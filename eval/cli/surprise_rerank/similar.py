@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from surprise_rerank.eval.cli.console import Output, shortened
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
     NEW_FILE,
+    Sources,
     filled_with,
     format_option,
     id_option,
@@ -20,9 +22,7 @@ from surprise_rerank.eval.cli.options import (
     ray_option,
     text_option,
 )
-from surprise_rerank.eval.cli.output.console import Output, shortened
 from surprise_rerank.eval.cli.settings import SetValues, set_option
-from surprise_rerank.eval.cli.sources import Sources
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.similar import SimilarDocuments, SimilaritySettings
@@ -31,10 +31,8 @@ _CLOSEST = 5  # pairs that are shown with their texts
 _EXAMPLES = """\b
 Examples:
   surprise-rerank similar papers.jsonl --out neighbours.parquet
-  surprise-rerank similar papers.jsonl --out pairs.csv --above 4
   surprise-rerank similar papers.jsonl --out pairs.csv --groups duplicates.csv
   surprise-rerank similar new.csv --against archive.jsonl --out matches.jsonl -k 3
-  surprise-rerank similar --index http://localhost:6333/papers --out pairs.parquet --set search=graph
   surprise-rerank similar papers.parquet --out pairs.parquet --ray head:6379 --set workers=32
 """
 
@@ -73,7 +71,6 @@ class SimilarOptions:
     "--similarity",
     type=click.Choice(["surprise", "cosine", "dynamax"]),
     default="surprise",
-    show_default=True,
     help="What ranks; dynamax compares the 100 most surprising neighbours token by token.",
 )
 @click.option("--groups", type=NEW_FILE, help="Write groups of near-duplicates, too.")
@@ -137,7 +134,7 @@ def similar(
 
     begun, work = time.perf_counter(), out.with_name(f"{out.name}.work")
     try:
-        pairs = _similar(sources, comparing, work, how, options, output.shows_progress)
+        pairs = _similar(sources, comparing, work, how, options, not output.quiet)
         summary: dict[str, Any] = {"out": str(out), "pairs": pairs.write(out)}
         if groups is not None:
             table = pairs.groups(how.duplicate)
@@ -205,10 +202,7 @@ def _closest(pairs: SimilarDocuments) -> list[dict[str, Any]]:
         top = table.sort_by([("cosine", "descending")]).slice(0, 2 * _CLOSEST).to_pylist()
         best |= {frozenset((row["document"], row["neighbour"])): row for row in top}
     rows = sorted(best.values(), key=lambda row: -row["cosine"])[:_CLOSEST]
-    corpora = {
-        "document": pairs.documents,
-        "neighbour": pairs.against or pairs.documents,
-    }
+    corpora = {"document": pairs.documents, "neighbour": pairs.against or pairs.documents}
     for side, corpus in corpora.items():
         places = [corpus.ids.index(row[side]).as_py() for row in rows]
         texts = corpus.texts(places)

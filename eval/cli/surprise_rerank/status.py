@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import config_option, takes_index
-from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached import Collection
@@ -30,7 +30,6 @@ _BLOCK = 512  # bytes, the unit of st_blocks
 _EXAMPLES = """\b
 Examples:
   surprise-rerank status --index my-index
-  surprise-rerank status --index my-index --json
   surprise-rerank status --index my-index --plan 10000000
   surprise-rerank status --index http://localhost:6333/papers --config papers.toml
 """

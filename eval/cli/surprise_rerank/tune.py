@@ -12,12 +12,12 @@ import click
 
 from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
-from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.cli.surprise_rerank.status import background_facts, promised_levels
-from surprise_rerank.eval.questions import (
+from surprise_rerank.eval.line_files import (
     STANDARD_INPUT,
     read_judged_questions,
     read_judgements,
@@ -26,16 +26,16 @@ from surprise_rerank.eval.questions import (
 
 if TYPE_CHECKING:
     from surprise_rerank.candidates import Unit
+    from surprise_rerank.connectors.attached import Collection
+    from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.qdrant.location import Location
 
 _BATCH = 1024  # questions whose token vectors are in memory together
 _EXAMPLES = """\b
 Examples:
-  surprise-rerank tune ensemble --index my-index
   surprise-rerank tune ensemble --questions questions.txt --index my-index --set shrink_deviation=1
   surprise-rerank tune background --questions others.txt --index my-index
   surprise-rerank tune background --questions asked.tsv --qrels judged.tsv --index my-index
-  surprise-rerank tune background --reset --system cosine --index my-index
   surprise-rerank tune weights --questions queries.jsonl --qrels qrels/train.tsv --index my-index
   surprise-rerank tune weights --reset --index my-index
 """
@@ -68,6 +68,12 @@ class _Tuning:
     settings: SetValues
     model: str | None
     config: str | None
+
+    def opened(self, *, encodes: bool = True) -> DocumentIndex | Collection:
+        """The index, or a collection that somebody else made."""
+        from surprise_rerank.connectors.attached.opening import open_collection
+
+        return open_collection(self.location, model=self.model, config=self.config, encodes=encodes)
 
     def judged(self) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
         """The judged questions."""
@@ -140,17 +146,15 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
 
 
 def _tune_ensemble(tuning: _Tuning) -> None:
-    from surprise_rerank.connectors.attached.opening import open_collection
     from surprise_rerank.connectors.document_index import DocumentIndex
     from surprise_rerank.surprise.ensemble import Ensemble
 
-    chosen, questions, location = tuning.settings.of(EnsembleSettings), tuning.questions, tuning.location
+    chosen, questions = tuning.settings.of(EnsembleSettings), tuning.questions
     resumed = "What was changed stays; run the same command again to go on."
     texts = None if questions is None else read_questions(questions)
     first = list(islice(texts or (), _BATCH))  # errors of the file come before the model is loaded
     encodes, every = texts is not None, chain(first, texts or ())
-    opened = open_collection(location, model=tuning.model, config=tuning.config, encodes=encodes)
-    with when_interrupted(resumed), opened as index:
+    with when_interrupted(resumed), tuning.opened(encodes=encodes) as index:
         if not isinstance(index, DocumentIndex):
             raise DataError(
                 f"{index.where} was made by somebody else, and its documents stay as they are; give it "
@@ -165,7 +169,7 @@ def _tune_ensemble(tuning: _Tuning) -> None:
             ensemble, source = index.ensemble(), "documents"
         else:
             raise DataError(f"{index.where} holds no documents yet; index some first")
-        progress = tuning.out.shows_progress
+        progress = not tuning.out.quiet
         changed = index.set_ensemble(ensemble, source=source, show_progress=progress, **asdict(chosen))
         record = index.manifest.statistics
         assert record is not None
@@ -183,7 +187,6 @@ def _show(tuning: _Tuning, values: Mapping[str, Any], first: str, *more: str) ->
 
 
 def _tune_background(tuning: _Tuning) -> None:
-    from surprise_rerank.connectors.attached.opening import open_collection
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.backgrounds import (
         delete_background,
@@ -195,7 +198,7 @@ def _tune_background(tuning: _Tuning) -> None:
 
     unit: Unit = "passage" if tuning.passages else "document"
     if tuning.reset:
-        with open_collection(tuning.location, config=tuning.config, encodes=False) as whole:
+        with tuning.opened(encodes=False) as whole:
             index = whole.by_unit(unit)
             systems = [tuning.system] if tuning.system else all_systems()
             names = [name for name in systems if has_background(index, name)]
@@ -208,17 +211,17 @@ def _tune_background(tuning: _Tuning) -> None:
         return
     if tuning.qrels is not None:
         judged, judgements = tuning.judged()
-        with open_collection(tuning.location, model=tuning.model, config=tuning.config) as index:
+        with tuning.opened() as index:
             name = tuning.system or index.default_system
             chance = index.by_unit(unit).calibrate_chance(judged, judgements, name)
         sentence = f"{name}: the chance of an answer, from {chance.judged} judged questions"
         _show(tuning, {"system": name, **asdict(chance)}, sentence)
         return
     questions = None if tuning.questions is None else list(read_questions(tuning.questions))
-    with open_collection(tuning.location, model=tuning.model, config=tuning.config) as index:
+    with tuning.opened() as index:
         name = tuning.system or index.default_system
         texts, origin = questions or package_questions(index), tuning.questions or ORIGIN
-        bar = Terminal(quiet=not tuning.out.shows_progress).bar("background", len(texts), "questions")
+        bar = Terminal(quiet=tuning.out.quiet).bar("background", len(texts), "questions")
         with bar as advance:
             measured = index.by_unit(unit).measure_background(name, texts, origin=origin, on_progress=advance)
     lines = []
@@ -236,7 +239,6 @@ def _tune_background(tuning: _Tuning) -> None:
 
 def _tune_weights(tuning: _Tuning, system: str) -> None:
     from surprise_rerank.answers import SearchOptions
-    from surprise_rerank.connectors.attached.opening import open_collection
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.building import build_system
     from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights, store_weights
@@ -246,20 +248,20 @@ def _tune_weights(tuning: _Tuning, system: str) -> None:
         fitted = ", ".join(name for name, known_system in all_systems().items() if known_system.fits)
         raise click.UsageError(f"--system {system} has no weights to learn; choose from {fitted}")
     if tuning.reset:
-        with open_collection(tuning.location, config=tuning.config, encodes=False) as index:
+        with tuning.opened(encodes=False) as index:
             if not has_weights(index, system):
                 raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
             delete_weights(index, system)
         _show(tuning, {"forgotten": system}, f"weights of {system} forgotten")
         return
     texts, judgements = tuning.judged()
-    with open_collection(tuning.location, model=tuning.model, config=tuning.config) as index:
+    with tuning.opened() as index:
         count = sum(any(grade > 0 for grade in grades.values()) for grades in judgements.values())
         # With the usual weights, whatever was fitted before: fits do not build on each other.
         built = build_system(system, index, fitted=False)
         options = SearchOptions(tenant=index.every_tenant)
         pipeline = Pipeline(index.encoder, built.retriever, built.reranker, options)
-        with Terminal(quiet=not tuning.out.shows_progress).bar("fitting", count, "questions") as advance:
+        with Terminal(quiet=tuning.out.quiet).bar("fitting", count, "questions") as advance:
             fit = pipeline.fit(texts, judgements, on_progress=advance)
         if fit.accepted:
             store_weights(index, system, fit)

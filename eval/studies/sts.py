@@ -1,13 +1,16 @@
-"""Every similarity by every model on semantic textual similarity, with intervals of the differences."""
+"""Every similarity by every model on semantic textual similarity: STS 2012 to 2016, STS-B, SICK-R and STR."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -17,11 +20,9 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.base import Progress
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.line_files import number, read_rows
+from surprise_rerank.eval.line_files import data_folder, number, read_lines, read_rows
 from surprise_rerank.eval.reports.report import Column, Plot, Series, Table
-from surprise_rerank.eval.stats.correlations import correlations
-from surprise_rerank.eval.stats.intervals import Verdict, difference_intervals
-from surprise_rerank.eval.studies.measurements import Measurements, Shown
+from surprise_rerank.eval.stats import Verdict, correlations, difference_intervals
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     SentenceBenchmark,
@@ -29,7 +30,7 @@ from surprise_rerank.eval.studies.sentence_models import (
     post_processed,
 )
 from surprise_rerank.eval.studies.settings import StsSettings
-from surprise_rerank.eval.studies.sts.data import YEARS, DataSet, read_data_sets
+from surprise_rerank.eval.studies.study import Measurements, Shown
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import (
@@ -40,6 +41,31 @@ from surprise_rerank.similarities.table import (
     with_raw,
 )
 
+# STS13's SMT is not published with its sentences; the files ALL repeat the others.
+YEARS: dict[str, tuple[str, ...]] = {
+    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "STS13": ("FNWN", "headlines", "OnWN"),
+    "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
+_STS_B = {"STS-B": "sts-test.csv", "STS-B-dev": "sts-dev.csv", "STS-B-train": "sts-train.csv"}
+_SICK = {
+    "SICK-R": "SICK_test_annotated.txt",
+    "SICK-R-trial": "SICK_trial.txt",
+    "SICK-R-train": "SICK_train.txt",
+}
+# The second has each character for a word, which is what the published code of EvalRank measures as STR.
+_STR = ("STR", "STR-characters")
+# The data sets whose published figures others are compared with.
+PUBLISHED = (*YEARS, "STS-B", "SICK-R", "STR")
+NAMES = (*PUBLISHED, *[n for n in (*_STS_B, *_SICK, *_STR) if n not in PUBLISHED])
+
+SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+# Two sentences, and their judgement.
+_Row: TypeAlias = tuple[str, str, float]
+_STR_PAIRS = 5500  # rows of STR's file that are pairs
+_FEWEST = 3  # pairs: a correlation of fewer has no meaning, and the bootstrap needs them
 ALL, COSINE = "all", "cosine"
 # The paper's, over raw word vectors. Token vectors of a sentence encoder are compared at length 1.
 _WORDS = (
@@ -47,8 +73,7 @@ _WORDS = (
     *("dynamax-dice-raw", "sif-pc-cosine-raw"),
 )
 _COEFFICIENTS = ("Pearson", "Spearman", "Kendall")
-# With more systems, a terminal has no room for all of them under every data set.
-_FEW = 10
+_FEW = 10  # systems that a terminal has room for under every data set
 _VERDICTS: dict[Verdict, str] = {"win": "wins", "loss": "losses", "tie": "ties"}
 _PAPER = (
     "Published for DynaMax-Jaccard beside average-cosine, over three sets of word vectors (GloVe, fastText, "
@@ -56,8 +81,129 @@ _PAPER = (
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SubTask:
+    """n pairs of sentences from one source, and (n,) how similar people find each; names are unique."""
+
+    name: str
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    judgements: Float64Array
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A year's sub-tasks, or a data set of one; and sentences of its other parts, for post-processing."""
+
+    name: str
+    subtasks: tuple[SubTask, ...]
+    other_sentences: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Every sentence of every pair, as often as it occurs."""
+        return tuple(text for task in self.subtasks for text in (*task.first, *task.second))
+
+    def split(self, values: Float64Array) -> dict[str, Float64Array]:
+        """Sub-task -> its pairs' values, of (n,) values of all pairs."""
+        ends = np.cumsum([len(task) for task in self.subtasks])[:-1]
+        return {task.name: part for task, part in zip(self.subtasks, np.split(values, ends), strict=True)}
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return sum(len(task) for task in self.subtasks)
+
+
+def read_data_sets(
+    data: Path | None, names: Sequence[str] = PUBLISHED, *, other_parts: bool = False
+) -> list[DataSet]:
+    """Read data sets of `NAMES` from what `--data` names; with the sentences of their other parts, too."""
+    border.some("sets", names, f"name some of {', '.join(NAMES)}")
+    border.choices("sets", list(names), NAMES)
+    return [_read(data, name, other_parts) for name in dict.fromkeys(names)]
+
+
+def _read(data: Path | None, name: str, other_parts: bool) -> DataSet:
+    if name in YEARS:
+        folder = data_folder(data, "sts", name)
+        return DataSet(name, tuple(_read_subtask(folder, name, task) for task in YEARS[name]))
+    if name in _STR:
+        return DataSet(name, (_read_str(data_folder(data, "sts", "STR"), name),))
+    parts, folder_name = (_STS_B, "STSBenchmark") if name in _STS_B else (_SICK, "SICK")
+    folder = data_folder(data, "sts", folder_name)
+    others = [_read_part(folder / parts[part], part) for part in parts if other_parts and part != name]
+    sentences = tuple(text for task in others for text in (*task.first, *task.second))
+    return DataSet(name, (_read_part(folder / parts[name], name),), sentences)
+
+
+def _read_subtask(folder: Path, year: str, name: str) -> SubTask:
+    """A sub-task of a year; pairs whose line in the file of judgements is empty have none, and stay out."""
+    gold = folder / f"STS.gs.{name}.txt"
+
+    def pair(line: str) -> tuple[str, str]:
+        first, second = line.split("\t")
+        return first, second
+
+    pairs = list(read_rows(folder / f"STS.input.{name}.txt", pair, "two sentences with a tab between"))
+
+    def judgement(line: str) -> float | None:
+        return number(line.strip(), 0, 5) if line.strip() else None
+
+    scores = list(read_rows(gold, judgement, "a judgement from 0 to 5, or nothing"))
+    border.equal(f"the number of lines of {gold}", len(scores), len(pairs), "give one for each pair")
+    rows = [(*pair, score) for pair, score in zip(pairs, scores, strict=True) if score is not None]
+    return _subtask(f"{year} {name}", rows, gold)
+
+
+def _read_part(path: Path, name: str) -> SubTask:
+    """A part of STS-B, or of SICK, whose file has a header."""
+
+    def sts_b(line: str) -> _Row | None:
+        _, _, _, _, score, first, second, *_ = line.split("\t")  # fields about licences may follow
+        return first, second, number(score, 0, 5)
+
+    def sick(line: str) -> _Row | None:
+        _, first, second, score, _ = line.split("\t")
+        return None if line == SICK_HEADER else (first, second, number(score, 1, 5))
+
+    row, expected = sick, f"{SICK_HEADER!r}, the score from 1 to 5"
+    if name in _STS_B:
+        row, expected = sts_b, "genre, file, year, pair, score from 0 to 5, two sentences, with tabs between"
+    rows = list(read_rows(path, row, expected))
+    if name in _SICK and rows[:1] != [None]:
+        raise DataError(f"{path}: the first line must be the header {SICK_HEADER!r}")
+    return _subtask(name, [judged for judged in rows if judged is not None], path)
+
+
+def _read_str(folder: Path, name: str) -> SubTask:
+    """STR, whose file quotes the two sentences of a pair as two lines of one column."""
+    path = folder / "sem_text_rel_ranked.csv"
+    reader = csv.DictReader((f"{line}\n" for line in read_lines(path)), strict=True)
+    rows: list[_Row] = []
+    try:
+        for record in islice(reader, _STR_PAIRS):
+            sentences: Iterable[str] = record["Text"].split("\n")
+            first, second = sentences if name == "STR" else map(" ".join, sentences)
+            rows.append((first, second, number(record["Score"], 0, 1)))
+    except (ValueError, LookupError, AttributeError, TypeError, csv.Error) as error:
+        raise DataError(
+            f"{path}, before line {reader.line_num + 1}: {error}, expected the columns Text (two sentences, "
+            "a line each) and Score (from 0 to 1)"
+        ) from error
+    return _subtask(name, rows, path)
+
+
+def _subtask(name: str, rows: Sequence[_Row], path: Path) -> SubTask:
+    border.some(f"judged pairs of {path}", rows, "a correlation needs them", _FEWEST)
+    first, second, scores = zip(*rows, strict=True)
+    return SubTask(name, first, second, np.array(scores, dtype=np.float64))
+
+
 class Compared(NamedTuple):
-    """A system beside its baseline on a sub-task, in Pearson correlation x 100, with a 95 % interval."""
+    """A system beside its baseline on a sub-task, in Pearson's r x 100, with a 95 % interval."""
 
     model: str
     similarity: str
@@ -67,18 +213,9 @@ class Compared(NamedTuple):
     high: float
     verdict: Verdict | None
 
-    @property
-    def in_years(self) -> bool:
-        """Whether the sub-task is one of a year of STS."""
-        return self.task.split()[0] in YEARS
-
 
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
-    """The names of similarities for a model: the baseline first, once each.
-
-    `all` are those of the register but for `fbow-words`, which takes long. By default they are those
-    of the paper, over raw vectors for word vectors, over unit vectors for other encoders.
-    """
+    """Names of similarities for a model, the baseline first; `all` of the register but `fbow-words`."""
     if names is None:
         raw = model.word_vectors is not None
         names = (COSINE, *(name if raw else name.removesuffix(RAW) for name in _WORDS))
@@ -94,7 +231,6 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
     keys = ("model", "similarity", "sub-task")
 
     def prepare(self) -> None:
-        """Refuse names that are no similarities."""
         names, baseline = self.settings.similarities, self.settings.baseline
         if names is not None:
             border.some("similarities", names, f"give some, {COSINE!r} or {ALL!r}")
@@ -106,11 +242,9 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
         self._compared: list[Compared] = []
 
     def read(self) -> list[DataSet]:
-        """The data sets."""
         return read_data_sets(self.settings.data, self.settings.sets, other_parts=self.settings.post_process)
 
     def measure(self, model: SentenceModel) -> None:
-        """A model under every similarity, the baseline first, on every sub-task."""
         settings, bar = self.settings, self.terminal.bar
         names = similarities_for(model, settings.similarities, settings.baseline)
         self.remarks |= dict.fromkeys(filter(None, map(_missing, names)))
@@ -128,7 +262,7 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
                     advance(1)
             if settings.post_process:
                 processed = scores.setdefault((model.name + POST_PROCESSED, COSINE), {})
-                processed |= data_set.split(pairs.cosines_post_processed())
+                processed |= data_set.split(pairs.cosines(pairs.processed))
         self._correlate(scores)
         if settings.resamples:
             self._compare(scores)
@@ -170,7 +304,6 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
         self._compared += sorted(rows, key=lambda row: others.index(row[:2]))
 
     def tables(self) -> Iterator[Table]:
-        """Years and wins; data sets; and in files differences to the baseline, and sub-tasks."""
         systems = list(dict.fromkeys(key[:2] for key in self.measurements))
         of_years, by_size = Measurements(*self.keys[:2], "year"), Measurements(*self.keys[:2], "data set")
         of_tasks = Measurements(*self.keys)
@@ -185,8 +318,8 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
                     mean = {"Pearson": 100 * float(np.mean(values["Pearson"]))}  # type: ignore[arg-type]
                     of_years.add((*system, data_set.name), mean)
             for task in data_set.subtasks:
-                for system in systems:
-                    of_tasks.add((*system, task.name), self.measurements.means((*system, task.name)))
+                for key in ((*system, task.name) for system in systems):
+                    of_tasks.add(key, {c: self.measurements.mean(key, c) for c in (*_COEFFICIENTS, "pairs")})
         title = "Pearson correlation x 100, mean over a year's sub-tasks"
         years = of_years.crossed("sts", title, "Pearson", 2, ("The last column is the mean of the years.",))
         if years is not None:
@@ -220,7 +353,7 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
     def _wins(self) -> Table:
         counts: dict[tuple[str, str], Counter[Verdict | None]] = {}
         for row in self._compared:
-            if row.in_years:
+            if row.task.split()[0] in YEARS:
                 counts.setdefault((row.model, row.similarity), Counter())[row.verdict] += 1
         measurements = Measurements(*self.keys[:2])
         for key, verdicts in counts.items():
@@ -234,9 +367,8 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
         return measurements.table("sts-wins", title, shown, (note, _PAPER))
 
     def plots(self) -> Iterator[Plot]:
-        """Of each model the mean difference of every similarity, on the years if there are some."""
         baseline, differences = self.settings.baseline, Measurements(*self.keys[:2])
-        for row in [row for row in self._compared if row.in_years] or self._compared:
+        for row in [row for row in self._compared if row.task.split()[0] in YEARS] or self._compared:
             if not math.isnan(row.difference):
                 differences.add(row[:2], {"difference": row.difference})
         for model in dict.fromkeys(key[0] for key in differences):
@@ -254,7 +386,6 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
             )
 
     def facts(self) -> dict[str, Any]:
-        """Baseline, resamples, sizes of data sets, and sentences that a model lacks."""
         return {
             "baseline": self.settings.baseline,
             "resamples": self.settings.resamples,
@@ -287,9 +418,8 @@ def read_word_counts(path: Path) -> Mapping[str, float]:
 class EncodedPairs:
     """A data set's sentences, each encoded once.
 
-    SIF's weights come from `word_counts`, by default from the data set's own sentences, whatever other data
-    sets are measured beside it. For `post_process`, vectors are kept without their first two principal
-    components, too: those of all sentences of the data set, other parts included, once each.
+    SIF's weights come from `word_counts`, by default from the data set's own sentences. `processed` vectors
+    lack the first two principal components of all sentences of the data set, other parts included.
     """
 
     def __init__(
@@ -308,15 +438,14 @@ class EncodedPairs:
         self._second = np.array([row[text] for task in data_set.subtasks for text in task.second])
         encoded = model.encoder.encode(sentences, on_progress=on_progress)
         self._texts = Texts(encoded.require_tokens(), word_lists(model.encoder, sentences))
-        self._dimension = encoded.require_tokens().dimension
         self._bags = [self._texts[i] for i in range(len(self._texts))]
         # Word vectors are looked up again for their mean, which takes no time; other models are asked once.
         self._dense = encoded.dense if model.word_vectors is None else model.vectors(sentences)
-        self._processed = self._dense
+        self.processed = self._dense
         if post_process:
             others = [text for text in dict.fromkeys(data_set.other_sentences) if text not in row]
             more = model.vectors(others, on_progress=on_progress) if others else self._dense[:0]
-            self._processed = post_processed(np.concatenate([self._dense, more]))[: len(sentences)]
+            self.processed = post_processed(np.concatenate([self._dense, more]))[: len(sentences)]
 
     @property
     def unknown(self) -> int:
@@ -338,7 +467,7 @@ class EncodedPairs:
         of the model's own sentence vectors. Of distances it is minus the distance, as r is of the values.
         """
         if name == COSINE:
-            return self._cosines(self._dense)
+            return self.cosines(self._dense)
         named = find_similarity(name)
         sample = Texts()
         if "texts" in named.fitted_on:
@@ -347,15 +476,14 @@ class EncodedPairs:
         # Products of sentences are small: with a second thread, numpy takes up to ten times as long for them.
         with threadpool_limits(limits=1, user_api="blas"):
             embedding = embedding_words(self._encoder) if "embedding" in named.fitted_on else None
-            similarity = named.build(CorpusStatistics(self._dimension, sample, self._statistics, embedding))
+            similarity = named.build(
+                CorpusStatistics(self._texts.batch.dimension, sample, self._statistics, embedding)
+            )
             pairs = zip(self._first.tolist(), self._second.tolist(), strict=True)
             values = [similarity.pair(self._bags[a], self._bags[b]) for a, b in pairs]
         return named.linear(np.array(values, np.float64))
 
-    def cosines_post_processed(self) -> Float64Array:
-        """(n,) cosines without the first two principal components."""
-        return self._cosines(self._processed)
-
-    def _cosines(self, vectors: Float32Array) -> Float64Array:
+    def cosines(self, vectors: Float32Array) -> Float64Array:
+        """(n,) cosines of the pairs, of vectors of the sentences."""
         unit = unit_rows(vectors).astype(np.float64)
         return np.asarray((unit[self._first] * unit[self._second]).sum(axis=1))

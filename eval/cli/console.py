@@ -24,29 +24,15 @@ _TEXT_LENGTH = 160  # characters of a text that a table shows
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where results and notes go.
-
-    Attributes:
-        as_json: results as JSON, a line each.
-        quiet: no notes and no progress.
-    """
+    """Where results and notes go: results as JSON or not, notes and progress or not."""
 
     as_json: bool = False
     quiet: bool = False
 
     @property
-    def shows_progress(self) -> bool:
-        """Whether the error stream gets a bar, or lines where it is no terminal."""
-        return not self.quiet
-
-    @property
     def is_terminal(self) -> bool:
         """Whether results go to a terminal."""
         return sys.stdout.isatty()
-
-    def line(self, text: str) -> None:
-        """Print a line of the result."""
-        click.echo(one_line(text))
 
     def note(self, message: str) -> None:
         """A line on the error stream."""
@@ -59,7 +45,7 @@ class Output:
             self.json(values)
         else:
             for line in lines:
-                self.line(line)
+                click.echo(one_line(line))
 
     def json(self, values: Mapping[str, Any]) -> None:
         """One JSON object in one line, in ASCII: nothing in it can reach a terminal."""
@@ -104,7 +90,7 @@ def body(hit: Hit) -> str:
 
 
 def share(percentile: float) -> str:
-    """A percentile as per cent, as a verdict has it; what is below 1 never reads as all.
+    """A percentile as per cent; what is below 1 never reads as all.
 
     >>> share(0.985), share(300 / 301), share(3000 / 3001)
     ('98.5 %', '99.7 %', '99.9 %')
@@ -116,10 +102,8 @@ def share(percentile: float) -> str:
 def shown_percentile(percentile: float) -> float:
     """Four digits, rounded down: what is above all of n questions is n / (n + 1), and must not read as 1.
 
-    >>> shown_percentile(3000 / 3001)
-    0.9996
-    >>> shown_percentile(0.95)
-    0.95
+    >>> shown_percentile(3000 / 3001), shown_percentile(0.95)
+    (0.9996, 0.95)
     """
     return math.floor(1e4 * percentile + 1e-6) / 1e4
 

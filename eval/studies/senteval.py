@@ -1,15 +1,15 @@
 """SentEval's classifier of sentence vectors: logistic regression by stochastic gradients, stopped early.
 
-Published figures come from it (Conneau and Kiela, 'SentEval: An Evaluation Toolkit for Universal Sentence
-Representations', LREC 2018, with its settings for fast prototyping): RMSprop in batches of 128. After every
-second pass the accuracy on a development set is looked at. Training ends when it has not grown for the fourth
-time, and the best state is kept. What comes out depends on the seed: on 500 test questions, by up to
-three points. A regression to convergence is 4 points above the published accuracy of TREC.
+Published figures come from it (Conneau and Kiela, 'SentEval', LREC 2018, its settings for fast prototyping):
+RMSprop in batches of 128. After every second pass the accuracy on a development set is looked at. Training
+ends when it has not grown for the fourth time, and the best state is kept. What comes out depends on the
+seed: on 500 test questions, by up to three points. A regression to convergence is 4 points above the
+published TREC.
 
-How similar two sentences are is learnt from judged pairs: a judgement becomes shares of five grades, and a
-softmax regression of |u - v| and u * v learns them by Adam in batches of 64, with the squared error; the
-prediction is the mean grade (Tai, Socher and Manning, ACL 2015). After every fiftieth pass Pearson's r on the
-development set is looked at, and training ends likewise.
+How similar two sentences are is learnt from judged pairs: a judgement becomes shares of five grades, which a
+softmax regression of |u - v| and u * v learns by Adam with the squared error; the prediction is the mean
+grade (Tai, Socher and Manning, ACL 2015). After every fiftieth pass r on the development set is looked at
+likewise.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
-from surprise_rerank.eval.stats.correlations import correlations
+from surprise_rerank.eval.stats import correlations
 
-# Values of l2, one of which is chosen.
-GRID = (1e-5, 1e-4, 1e-3, 1e-2)
+GRID = (1e-5, 1e-4, 1e-3, 1e-2)  # values of l2, one of which is chosen
 GRADES = np.arange(1.0, 6.0)  # of pairs
 
 _BATCH, _PAIRS = 128, 64
 _PASSES, _MOST_PASSES = 2, 200
 _PASSES_OF_PAIRS, _MOST_OF_PAIRS = 50, 1000
 _TENACITY = 3
-_HELD_OUT = 0.05
 _RATE, _SMOOTHING, _LEAST = np.float32(0.01), np.float32(0.99), np.float32(1e-8)
 
 
 # (n, d) vectors of n texts.
 Vectors = Callable[[tuple[str, ...]], Float32Array]
+
+
+def _with_bias(features: Float32Array) -> Float32Array:
+    return np.concatenate([features, np.ones((len(features), 1), np.float32)], axis=1)
 
 
 def pair_features(first: Float32Array, second: Float32Array) -> Float32Array:
@@ -68,20 +70,10 @@ def accuracy(weights: Float32Array, examples: Examples) -> float:
     return float((predict(weights, examples.features) == examples.labels).mean())
 
 
-def fit(train: Examples, l2: float, classes: int, seed: int) -> Float32Array:
-    """Weights for an l2 that was chosen, stopped by a twentieth of the examples that is held out."""
-    order = np.random.default_rng(seed).permutation(len(train))
-    held_out = max(1, int(_HELD_OUT * len(train)))
-    return fit_each(train[order[held_out:]], train[order[:held_out]], (l2,), classes, seed)[0]
-
-
 def fit_each(
     train: Examples, dev: Examples, grid: Sequence[float], classes: int, seed: int
 ) -> list[Float32Array]:
-    """Weights for each l2, stopped by the development set.
-
-    All are fitted in the same batches: RMSprop treats every weight by itself.
-    """
+    """Weights for each l2, stopped by the development set; RMSprop treats every weight by itself."""
     rng = np.random.default_rng(seed)
     # A bias is the weight of a feature that is always 1.
     features = _with_bias(train.features)
@@ -156,10 +148,7 @@ def learn_relatedness(
     tested: Float32Array,
     seed: int,
 ) -> tuple[Float64Array, float]:
-    """(n,) predicted judgements of n tested pairs, and the best r on the development set.
-
-    `train` and `dev` are (m, d) features of pairs, and their (m,) judgements.
-    """
+    """(n,) judgements of n tested pairs, and the best r on the development set; features, and (m,) judged."""
     rng = np.random.default_rng(seed)
     features, targets = _with_bias(train[0]), shares_of_grades(train[1]).astype(np.float32)
     bound = train[0].shape[1] ** -0.5
@@ -191,8 +180,7 @@ def slope(weights: Float32Array, features: Float32Array, targets: Float32Array) 
     shares = errors.copy()
     errors -= targets
     errors -= (shares * errors).sum(axis=1, keepdims=True)
-    gradient: Float32Array = 2 * features.T @ (shares * errors)
-    return gradient
+    return np.asarray(2 * features.T @ (shares * errors))
 
 
 class Adam:
@@ -210,10 +198,6 @@ class Adam:
         rate = np.float32(0.001 / (1 - 0.9**self._steps))
         root = np.sqrt(self._square / np.float32(1 - 0.999**self._steps)) + np.float32(1e-8)
         self._weights -= rate * self._mean / root
-
-
-def _with_bias(features: Float32Array) -> Float32Array:
-    return np.concatenate([features, np.ones((len(features), 1), np.float32)], axis=1)
 
 
 def _shares(weights: Float32Array, features: Float32Array) -> Float32Array:

@@ -2,40 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from surprise_rerank import border
-from surprise_rerank.core.arrays import BoolArray, IntArray, unit_rows
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.eval.line_files import data_folder, number, read_rows
 from surprise_rerank.eval.reports.report import Plot, Series, Table
-from surprise_rerank.eval.stats.correlations import correlations
-from surprise_rerank.eval.studies.evalrank.data import (
-    RankingTask,
-    read_sentence_ranking,
-    read_word_ranking,
-    read_word_similarity,
+from surprise_rerank.eval.stats import correlations
+from surprise_rerank.eval.studies.ranks import (
+    DENSE_MEASURES,
+    Items,
+    Measure,
+    TokenMeasure,
+    dense_measure,
+    hits,
+    ranks,
 )
-from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, TokenMeasure, dense_measure
-from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure, hits, ranks
-from surprise_rerank.eval.studies.evalrank.vocabulary import Vocabulary
-from surprise_rerank.eval.studies.measurements import Measurements, Shown
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     WHITENED,
     SentenceBenchmark,
     SentenceModel,
+    Whitening,
     post_processed,
     whitened,
 )
-from surprise_rerank.eval.studies.settings import RankSettings, WordSettings
+from surprise_rerank.eval.studies.settings import RankSettings
+from surprise_rerank.eval.studies.study import Measurements, Shown
 from surprise_rerank.similarities.bags import Texts, word_lists
-from surprise_rerank.similarities.definitions import WordStatistics
+from surprise_rerank.similarities.definitions import Removal, WordStatistics
 from surprise_rerank.similarities.kernels import own_memberships
 from surprise_rerank.similarities.table import CorpusStatistics, embedding_words, find_similarity, with_raw
+
+WORD_SIMILARITY_SETS = (
+    *("WS-353-ALL", "WS-353-SIM", "WS-353-REL", "MC-30", "RG-65", "RW-STANFORD", "MEN-TR-3k"),
+    *("MTurk-287", "MTurk-771", "YP-130", "SIMLEX-999", "VERB-143", "SimVerb-3500"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankingTask:
+    """Pairs whose second item is to be found among a background; of words, sets that people judged."""
+
+    pairs: tuple[tuple[str, str], ...]
+    background: tuple[str, ...]
+    judged: tuple[WordSimilaritySet, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordSimilaritySet:
+    """n pairs of words in lower case, and how similar people find them, on a scale of the set's own."""
+
+    name: str
+    pairs: tuple[tuple[str, str], ...]
+    scores: Float64Array
+
+
+def read_word_ranking(data: Path | None) -> RankingTask:
+    """The word pairs of what `--data` names, and the words among which the second one is to be found."""
+    folder = data_folder(data, "evalrank", "word_evalrank")
+    more = [read_rows(folder / name, _item, "a word") for name in ("basic_vocab.txt", "wiki_vocab.txt")]
+    return _task(folder / "pos_pair_5514.txt", *more)
+
+
+def read_sentence_ranking(data: Path | None) -> RankingTask:
+    """The sentence pairs and their background in the folder that `--data` names."""
+    folder = data_folder(data, "evalrank", "sent_evalrank")
+    return _task(folder / "pos_pair.txt", read_rows(folder / "background_sent.txt", _item, "a sentence"))
+
+
+def read_word_similarity(data: Path | None) -> tuple[WordSimilaritySet, ...]:
+    """The 13 word-similarity sets in the folder that `--data` names."""
+
+    def row(line: str) -> tuple[tuple[str, str], float]:
+        first, second, score = line.split()
+        return (first.lower(), second.lower()), number(score)
+
+    folder, sets = data_folder(data, "evalrank", "word_similarity"), []
+    for name in WORD_SIMILARITY_SETS:
+        path = folder / f"EN-{name}.txt"
+        rows = list(read_rows(path, row, "two words and their similarity"))
+        border.some(f"pairs of {path}", rows, "give them with their similarity", 2)
+        pairs, scores = zip(*rows, strict=True)
+        sets.append(WordSimilaritySet(name, pairs, np.array(scores)))
+    return tuple(sets)
+
+
+def _task(path: Path, *more: Iterable[str]) -> RankingTask:
+    def pair(line: str) -> tuple[str, str]:
+        first, second = map(_item, line.split("\t"))
+        return first, second
+
+    pairs = tuple(read_rows(path, pair, "two items with a tab between"))
+    border.some(f"pairs of {path}", pairs, "write one a line, with a tab between")
+    background = dict.fromkeys(item for pair in pairs for item in pair)
+    for items in more:
+        background.update(dict.fromkeys(items))
+    return RankingTask(pairs, tuple(background))
+
+
+def _item(text: str) -> str:
+    if not text.strip():
+        raise ValueError("an item is empty")
+    return text.strip()
+
+
+_COMPONENTS = 2  # which post-processing takes off
+_ROWS_AT_ONCE = 8192
+
+
+class ProcessedWords(NamedTuple):
+    """The (n, d) float32 vectors of n words, centred, and the same at length 1.
+
+    An unknown word has the mean of the vocabulary: zeros, and a vector that is shorter than 1.
+    """
+
+    plain: Float32Array
+    unit: Float32Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    """A model's (v, d) vectors, and the (n,) rows of n words, -1 for the unknown; an encoder has these n."""
+
+    vectors: FloatArray
+    rows: IntArray
+
+    @classmethod
+    def of(cls, model: SentenceModel, words: Sequence[str], terminal: Terminal) -> Vocabulary:
+        """A model's vocabulary, and the places of n words; word vectors are looked up in lower case."""
+        vectors = model.word_vectors
+        if vectors is not None:
+            return cls(vectors.vectors, vectors.lookup(word.lower() for word in words))
+        with terminal.bar(f"encoding words with {model.name}", len(words), "words") as advance:
+            return cls(model.vectors(words, advance), np.arange(len(words)))
+
+    def processed(self, variant: str = "") -> ProcessedWords:
+        """The n words' vectors, by the variant without two components (Mu, Viswanath, 2018), or whitened."""
+        taken = _fitted(self.vectors, variant)
+        total = sum(unit_rows(taken(block)).sum(axis=0, dtype=np.float64) for block in _blocks(self.vectors))
+        is_known = self.rows >= 0
+        processed = taken(self.vectors[self.rows[is_known]])
+        plain = np.zeros((len(self.rows), processed.shape[1]), dtype=np.float32)
+        plain[is_known] = processed
+        unit = unit_rows(plain)
+        unit[~is_known] = total / len(self.vectors)
+        return ProcessedWords(plain, unit)
+
+
+def _fitted(vectors: FloatArray, variant: str) -> Removal | Whitening:
+    """What takes the mean of a vocabulary off, and more by the variant; in blocks, for large ones."""
+    centre = sum(block.sum(axis=0, dtype=np.float64) for block in _blocks(vectors)) / len(vectors)
+    if not variant:
+        return Removal(centre, np.zeros((0, vectors.shape[1])))
+    scatter = sum((block - centre).T @ (block - centre) for block in _blocks(vectors))
+    if variant == WHITENED:
+        return Whitening.of(centre, scatter / len(vectors))
+    return Removal(centre, np.linalg.eigh(scatter).eigenvectors[:, ::-1][:, :_COMPONENTS].T)
+
+
+def _blocks(vectors: FloatArray) -> Iterator[FloatArray]:
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        yield vectors[start : start + _ROWS_AT_ONCE]
+
 
 HITS_AT = tuple(range(1, 16))
 _SHOWN = (
@@ -51,10 +187,8 @@ _LEGEND = (
     "known: pairs of which the model has both vectors"
 )
 
-Settings = TypeVar("Settings", bound=RankSettings)
 
-
-class RankStudy(SentenceBenchmark[Settings, RankingTask]):
+class RankStudy(SentenceBenchmark[RankSettings, RankingTask]):
     """The ranks of pairs' second items, given the first, by every model and measure."""
 
     items: ClassVar[str]
@@ -62,11 +196,9 @@ class RankStudy(SentenceBenchmark[Settings, RankingTask]):
 
     @property
     def title(self) -> str:
-        """What is ranked."""
         return f"EvalRank of {self.items}"
 
     def prepare(self) -> None:
-        """Refuse unknown similarities, and none."""
         border.some("similarities", self.settings.similarities, "name one")
         border.choices("similarities", self.settings.similarities, self.similarities)
         self._hits: dict[tuple[str, str], list[float]] = {}
@@ -88,13 +220,11 @@ class RankStudy(SentenceBenchmark[Settings, RankingTask]):
         self.measurements.add((model, name), {**values, "Hits@1": hits(places, 1), "Hits@3": hits(places, 3)})
 
     def tables(self) -> Iterator[Table]:
-        """MR, MRR and hits of every model and measure."""
         sizes = f"{len(self.data.pairs)} pairs among {len(self.data.background)} {self.items}"
         title = f"EvalRank, {self.items}: {sizes}"
         yield self.measurements.table(f"evalrank-{self.items}", title, _SHOWN, (_LEGEND,))
 
     def plots(self) -> Iterator[Plot]:
-        """Hits@k over k, a picture for each model."""
         for model in dict.fromkeys(model for model, _ in self._hits):
             shares = {name: values for (of, name), values in self._hits.items() if of == model}
             reciprocal = {name: self.measurements.mean((model, name), "MRR") or 0.0 for name in shares}
@@ -106,12 +236,10 @@ class RankStudy(SentenceBenchmark[Settings, RankingTask]):
             yield Plot("line", f"Hits@k of {model}", "k", "Hits@k", tuple(series), finding=seen)
 
     def notes(self) -> Iterator[str]:
-        """Whether the ranks are those of the published program."""
         if self.settings.as_published:
             yield _PUBLISHED
 
     def facts(self) -> dict[str, Any]:
-        """Settings, sizes, and hits of every depth."""
         return {
             "settings": {
                 "post_process": self.settings.post_process,
@@ -123,39 +251,41 @@ class RankStudy(SentenceBenchmark[Settings, RankingTask]):
         }
 
 
-class WordStudy(RankStudy[WordSettings]):
+class WordStudy(RankStudy):
     """EvalRank of words, and how similarities of words agree with people's.
 
-    Vectors are centred over the vocabulary, and for all measures but `l2` scaled to length 1; an unknown word
-    has the mean of the processed vectors. An encoder's vocabulary is the words of pairs and sets.
+    Vectors are centred over the vocabulary, of an encoder the words of pairs and sets, and for all measures
+    but `l2` scaled to length 1; an unknown word has the mean of the processed vectors.
     """
 
     items = "words"
 
     def read(self) -> RankingTask:
-        """Pairs, the vocabulary of the settings, and the judged sets."""
-        task = read_word_ranking(self.settings.data, self.settings.vocabulary)
+        task = read_word_ranking(self.settings.data)
         return replace(task, judged=read_word_similarity(self.settings.data))
 
     def prepare(self) -> None:
-        """Refuse unknown similarities, and none."""
         super().prepare()
         self._agreements = Measurements("model", "similarity", "data set")
 
     def measure(self, model: SentenceModel) -> None:
-        """Rank the pairs, and correlate with the judged sets."""
         task = self.data
         judged_words = (word for judged in task.judged for pair in judged.pairs for word in pair)
-        words = list(dict.fromkeys([*task.background, *judged_words]))
-        row = {word: i for i, word in enumerate(words)}
+        row = {word: i for i, word in enumerate(dict.fromkeys([*task.background, *judged_words]))}
 
         def rows_of(pairs: Sequence[tuple[str, str]]) -> IntArray:
             return np.array([[row[first], row[second]] for first, second in pairs])
 
         pairs = rows_of(task.pairs)
-        vocabulary = Vocabulary.of(model, words, self.terminal)
+        vocabulary = Vocabulary.of(model, [*row], self.terminal)
         is_known = vocabulary.rows >= 0
-        self._remark_unknown(model.name, int((~is_known[: len(task.background)]).sum()), ~is_known[pairs])
+        if unknown := int((~is_known[: len(task.background)]).sum()):
+            self.remarks[
+                f"{model.name} lacks {unknown} of {len(task.background)} words, and both words of "
+                f"{int((~is_known[pairs]).all(axis=1).sum())} of {len(task.pairs)} pairs. They share one "
+                "vector, the mean: none is more similar than another, and a pair's second word stands in the "
+                "middle of them."
+            ] = None
         for variant in self.variants:
             name, vectors = model.name + variant, vocabulary.processed(variant)
             items, item_of = Items.of(vectors.plain, vectors.unit, len(task.background))
@@ -170,41 +300,27 @@ class WordStudy(RankStudy[WordSettings]):
                     values = {**coefficients.by_name(), "pairs": len(judged.pairs)}
                     self._agreements.add((name, kind, judged.name), values)
 
-    def _remark_unknown(self, name: str, words: int, lacks: BoolArray) -> None:
-        if words:
-            task = self.data
-            self.remarks[
-                f"{name} lacks {words} of {len(task.background)} words, and both words of "
-                f"{int(lacks.all(axis=1).sum())} of {len(task.pairs)} pairs. They share one vector, the "
-                "mean: none is more similar than another, and a pair's second word stands in the middle of "
-                "them."
-            ] = None
-
     def tables(self) -> Iterator[Table]:
-        """Ranks, and agreement with people."""
         yield from super().tables()
         if self.data.judged:
             shown = [*map(Shown, ("Pearson", "Spearman", "Kendall")), Shown("pairs", 0)]
             yield self._agreements.table("word-similarity", "Word similarity", shown)
 
 
-class SentenceStudy(RankStudy[RankSettings]):
+class SentenceStudy(RankStudy):
     """EvalRank of sentences.
 
-    Sentence vectors are centred over the background, and for all measures but `l2` scaled to length 1.
-    Similarities of token vectors compare tokens as the model gives them. What has to be fitted, IDF for one,
-    is fitted on the background.
+    Vectors are centred over the background, on which IDF and the like are fitted, and for all measures but
+    `l2` scaled to length 1.
     """
 
     items = "sentences"
     similarities = (*DENSE_MEASURES, *with_raw())
 
     def read(self) -> RankingTask:
-        """Pairs and their background."""
         return read_sentence_ranking(self.settings.data)
 
     def measure(self, model: SentenceModel) -> None:
-        """Rank the pairs by sentence vectors, and by token vectors."""
         background = self.data.background
         row = {sentence: i for i, sentence in enumerate(background)}
         pairs = np.array([[row[first], row[second]] for first, second in self.data.pairs])

@@ -1,1 +1,0 @@
-"""Paired tests, intervals and correlations."""

@@ -1,1 +1,0 @@
-"""Classification by the names of labels, and by a few examples."""

@@ -1,1 +1,0 @@
-"""Downstream tasks: what a classifier makes of sentence vectors."""

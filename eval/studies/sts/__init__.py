@@ -1,1 +1,0 @@
-"""Semantic textual similarity: how well similarities of texts agree with people."""
