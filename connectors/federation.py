@@ -18,6 +18,7 @@ from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchSettings
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.ranked import RankedCollection
+from surprise_rerank.documents import stripped_question
 from surprise_rerank.errors import NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.verdicts import NO_MATCH
@@ -75,10 +76,11 @@ class Federation:
         """
         offset = border.optional(border.count, "offset", settings.pop("offset", None), 0) or 0
         last = border.count("top_k", top_k) + offset
+        text = stripped_question(border.text("question", question))
         queries: dict[tuple[str, bool], Query] = {}  # collections of one model share the question's vectors
         for pipeline in self.pipelines.values():
             if _model(pipeline) not in queries:
-                queries[_model(pipeline)] = pipeline.encoded([question])[0]
+                queries[_model(pipeline)] = pipeline.encoded([text])[0]
 
         def answer(pipeline: Pipeline) -> Answer:
             return pipeline.answer(queries[_model(pipeline)], last, **settings)

@@ -128,7 +128,9 @@ class SurpriseRanker(_Component):
     ) -> None:
         self._take(reranker, names)
         self.top_k = border.count("top_k", top_k)
-        self.meta_fields_to_embed = list(meta_fields_to_embed or [])
+        self.meta_fields_to_embed = (
+            border.optional(border.texts, "meta_fields_to_embed", meta_fields_to_embed) or []
+        )
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
@@ -137,7 +139,7 @@ class SurpriseRanker(_Component):
         `top_k` goes before the component's own.
         """
         most = self.top_k if top_k is None else border.count("top_k", top_k)
-        distinct = _one_of_each_id(documents)
+        distinct = _one_of_each_id(list(border.instances("documents", documents, Document)))
         texts = []
         for document in distinct:
             values = [

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Unit, Verdict
 from surprise_rerank.connectors.components import (
     VERDICT,
@@ -92,6 +93,7 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
         callbacks: Callbacks | None = None,
     ) -> list[tuple[int, Document]]:
         """Copies of the best documents, with where these are among those given."""
+        documents = list(border.instances("documents", documents, Document))
         ids = [self._names(document) for document in documents]
         texts = [document.page_content for document in documents]
         ranked = self.reranker.rank(query, texts, ids=ids, top_k=top_n)

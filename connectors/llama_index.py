@@ -168,6 +168,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
+        border.instance("pipeline", pipeline, Pipeline)
         border.count("similarity_top_k", similarity_top_k)
         if isinstance(filters, MetadataFilters):
             filters = from_llama_index(filters, narrowable(pipeline.retriever).index.metadata_key)

@@ -16,6 +16,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.extras import importing
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries
 
 with importing("mteb"):
@@ -50,10 +51,10 @@ class SurpriseSearch:
         options: IndexOptions | None = None,  # without sparse vectors a fusion lacks its third scorer
         folder: Path | None = None,  # where the index of every task is kept, for the next run; else in memory
     ) -> None:
-        self.encoder = encoder
-        self.system = system
-        self.depth = depth
-        self.options = IndexOptions() if options is None else options
+        self.encoder = as_encoder(encoder)
+        self.system = border.text("system", system)
+        self.depth = border.count("depth", depth)
+        self.options = border.optional(border.instance, "options", options, IndexOptions) or IndexOptions()
         self.folder = folder
         written = json.dumps(asdict(self.options), sort_keys=True).encode()
         settings = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar, overload
@@ -22,6 +23,7 @@ Field: TypeAlias = Literal["dense", "tokens", "documents"]
 # What a line of a ranking is: a document with its best passage, or a passage.
 Unit: TypeAlias = Literal["document", "passage"]
 
+_NUMBERED = re.compile(r"#\d+\Z")  # of an id
 # Fields of a pool that may be empty, aligned with its ids.
 _FETCH = "have the retriever fetch the field"
 _OPTIONAL = ("dense", "tokens", "documents", "passages", "inclusion")
@@ -394,11 +396,14 @@ class Ranking:
 
     @property
     def line_ids(self) -> list[str]:
-        """A name of each line that no other one has: the id, of a later passage as `handbook.pdf#12`."""
+        """A name of each line that no other one has: the id, of a later passage as `handbook.pdf#12`.
+
+        An id that looks like that has `#0` behind it.
+        """
         if self.passages is None or self.unit == "document":
             return list(self.ids)
         return [
-            f"{name}#{p.number}" if p.number else name
+            f"{name}#{p.number}" if p.number or _NUMBERED.search(name) else name
             for name, p in zip(self.ids, self.passages, strict=True)
         ]
 

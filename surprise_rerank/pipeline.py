@@ -18,7 +18,7 @@ from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Verdict
 from surprise_rerank.core.computing import using_threads
 from surprise_rerank.core.tracing import Known, span
-from surprise_rerank.documents import Document
+from surprise_rerank.documents import Document, stripped_question
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank import grouping
@@ -165,7 +165,8 @@ class Pipeline:
         """`search` for each of several questions, encoded together and ranked some at once, in threads."""
         pipeline, most = self.with_options(**settings), border.count("top_k", top_k)
         # In contexts of the caller's, so that spans are children of its span.
-        queries = ((copy_context(), query) for query in pipeline.encoded(questions))
+        texts = map(stripped_question, border.texts("questions", questions))
+        queries = ((copy_context(), query) for query in pipeline.encoded(list(texts)))
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             return list(threads.map(lambda pair: pair[0].run(pipeline.answer, pair[1], most).shown, queries))
 
@@ -194,7 +195,7 @@ class Pipeline:
             query = (
                 question
                 if isinstance(question, Query)
-                else pipeline.encoded([border.text("question", question)])[0]
+                else pipeline.encoded([stripped_question(border.text("question", question))])[0]
             )
             encoded = time.perf_counter()
             read = getattr(pipeline.retriever, "documents", None) if texts else None

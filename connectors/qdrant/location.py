@@ -35,9 +35,17 @@ class RetryPolicy:
     time_limit: float = 300.0
     search_limit: float = 15.0  # of questions, whose users wait
 
+    def __post_init__(self) -> None:
+        seconds = dict.fromkeys(("first_wait", "longest_wait", "time_limit", "search_limit"), _seconds)
+        border.fields(self, attempts=border.or_none(border.count), **seconds)
+
     def for_questions(self) -> RetryPolicy:
         """Return the policy with the time limit of questions."""
         return replace(self, time_limit=min(self.search_limit, self.time_limit))
+
+
+def _seconds(name: str, value: object) -> float:
+    return border.number(name, value, 0)
 
 
 DEFAULT_RETRIES = RetryPolicy()
@@ -70,7 +78,7 @@ class Location:
         border.optional(border.text, "api_key", self.api_key)
         border.flags(prefer_grpc=self.prefer_grpc)
         border.optional(border.count, "grpc_port", self.grpc_port)
-        border.number("timeout", self.timeout, 0)
+        _seconds("timeout", self.timeout)
         border.instance("retries", self.retries, RetryPolicy)
         if self.url is not None:
             urls = split_urls(self.url if isinstance(self.url, str) else border.texts("url", self.url))

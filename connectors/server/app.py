@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
+from surprise_rerank import border
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import TEI_ROUTE, RefusedError, to_json
 from surprise_rerank.connectors.server.documents import add_documents
@@ -119,6 +120,9 @@ def create_app(
 
     With a pipeline it searches an index, too. The arguments are those of `Service` and `Service.open`.
     """
+    border.instance("reranker", reranker, TextReranker)
+    border.optional(border.instance, "pipeline", pipeline, Pipeline)
+    border.optional(border.instance, "options", options, ServerOptions)
     service = Service(searches=pipeline is not None, options=options, logger=logger)
     service.open(reranker, pipeline, system)
     return service_app(service)

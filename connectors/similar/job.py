@@ -33,6 +33,7 @@ from surprise_rerank.connectors.similar.settings import DUPLICATE, SimilaritySet
 from surprise_rerank.core.computing import available_devices, device_of
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError
@@ -81,6 +82,11 @@ def similar_documents(
         StoreError: if the folder is another job's, or a disk or server cannot be used.
         ModelError: if the model cannot be loaded.
     """
+    border.instance("settings", settings, SimilaritySettings)
+    border.optional(border.path, "folder", folder)
+    border.optional(border.text, "device", device)
+    border.function("run", run)
+    border.flags(show_progress=show_progress)
     if documents is None or settings.search == "graph":
         border.present("index", index, "give one, or documents without search='graph'")
     border.not_both("give the documents that may be neighbours once", against=against, index=index)
@@ -212,7 +218,7 @@ class _Job:
             if self._run is not run_here:
                 return partial(load_encoder, place, None)
             encoder = load_encoder(place, self._device)
-        return partial(_same, encoder)
+        return partial(_same, as_encoder(encoder))
 
     def _read(self, name: str, batches: Iterable[Batch]) -> None:
         with self._terminal.bar("reading", None, "documents") as advance:

@@ -40,6 +40,7 @@ class RayEncoder:
     def __init__(
         self, encoder: Encoder, address: str | None = None, *, workers: int = 2, num_gpus: float = 0
     ) -> None:
+        border.able("encoder", encoder, "token_spans", "an encoder")
         self.windows = _WINDOWS * border.count("workers", workers, 1)
         self._ray = connect(address)
         self._encoder = encoder

@@ -42,7 +42,8 @@ def build_system(
         DataError: if there is no such system, what it needs is not there, or fitted weights are damaged.
         IndexMismatchError: if documents carry no moments, or others, or weights are of another model.
     """
-    system = find_system(name)
+    system = find_system(border.text("name", name))
+    border.able("index", index, "of_tenant", "an index or an attached collection")
     system.require_mode(mode)
     not_here = sorted(system.needs & {"lucene", "judgements"})
     if not_here:

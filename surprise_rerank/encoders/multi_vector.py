@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.process import PerProcess, limit_torch
 from surprise_rerank.core.tokens import TokenBatch
@@ -49,7 +50,7 @@ class MultiVectorEncoder(PortableEncoder):
     """
 
     def __init__(self, model: MultiVectorModel, name: str) -> None:
-        self.model = model.eval()
+        self.model = border.able("model", model, "eval", "a MultiVectorEncoder").eval()
         self.name = name
         self.dimension = self.token_dimension = int(model.get_embedding_dimension() or 0)
         self._tokenizer = own_tokenizer(model, name)

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import FloatArray, IntArray, unit_rows
 from surprise_rerank.core.extras import import_extra, is_installed, packaged_folder, pip_line
 from surprise_rerank.core.tokens import TokenBatch
@@ -76,6 +77,8 @@ class StaticEncoder(PortableEncoder):
     window = None
 
     def __init__(self, vectors: WordVectors, *, tokenize: Tokenize = default_tokenize) -> None:
+        border.instance("vectors", vectors, WordVectors, "read them with load_word_vectors(...)")
+        border.function("tokenize", tokenize)
         self.name = vectors.name
         self.dimension = self.token_dimension = vectors.dimension
         self.vectors = vectors
@@ -184,7 +187,7 @@ def load_word_vectors(source: str | Path) -> WordVectors:
     - `.txt`, `.vec`, `.gz` of them: the text form of GloVe, word2vec and fastText, read into memory. A word
       and its d numbers are a line; a line `count dimension` may come first. A word may hold spaces.
     """
-    name = os.fspath(source)
+    name = os.fspath(border.path("source", source))
     if name == GLOVE:
         return _packaged_glove()
     path = Path(name)

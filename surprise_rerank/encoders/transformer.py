@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.process import limit_torch
 from surprise_rerank.core.tokens import TokenBatch
@@ -192,7 +193,7 @@ class SentenceTransformerEncoder(TransformerEncoder):
             raise ModelError(
                 f"precision='int8': {name!r} is computed by torch, in float32 or bfloat16; choose one of them"
             )
-        self.model = model.eval()
+        self.model = border.able("model", model, "eval", "a SentenceTransformer").eval()
         tokenizer: Any = model.tokenizer
         reading = Reading(
             inputs=tuple(n for n in COLUMNS if n == "attention_mask" or n in tokenizer.model_input_names),

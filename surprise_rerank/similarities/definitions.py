@@ -91,6 +91,8 @@ class WordStatistics:
         frequencies: Counter[str] = Counter()
         documents = 0
         for words in texts:
+            if isinstance(words, str):
+                border.refuse("a text", words, "a list of words", "split it")
             counts.update(words)
             frequencies.update(set(words))
             documents += 1

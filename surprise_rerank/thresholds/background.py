@@ -271,6 +271,8 @@ class QuestionBackground:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
         if self.doubt and self.chance is None:
             return self.doubt
+        if self.question_doubt is not None and (doubt := self.question_doubt(question)):
+            return doubt
         if self.staleness:
             return self.staleness
         needed = verdicts.FEWEST_DOCUMENTS
@@ -287,8 +289,7 @@ class QuestionBackground:
         words, longest = len(question.split()), 0 if self.chance is None else self.chance.longest
         if longest and words > 2 * longest:
             return f"the chance is of questions of up to {longest} words, and this one has {words}"
-        doubt = verdicts.wordless(question, self.scripts)
-        return doubt if doubt or self.question_doubt is None else self.question_doubt(question)
+        return verdicts.wordless(question, self.scripts)
 
     def check(self, min_percentile: float) -> None:
         """Refuse a threshold that is no share, is above `highest`, or is in `doubt`, by a DataError."""

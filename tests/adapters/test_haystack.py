@@ -75,6 +75,13 @@ def test_metadata_is_read_where_it_is_asked_for() -> None:
     assert encoder.encoded_texts[-1] == "Dogs\n1999\ntext"
 
 
+def test_a_string_is_no_list_of_keys_and_no_document() -> None:
+    with pytest.raises(DataError, match="meta_fields_to_embed must be a list of strings, got 'title'"):
+        ranker(meta_fields_to_embed="title")
+    with pytest.raises(DataError, match=r"documents\[0\] must be a Document, got 'dogs'"):
+        ranker().run("dogs", ["dogs"])
+
+
 def test_embeddings_of_documents_are_used_and_ids_in_meta_are_known() -> None:
     encoder = WordEncoder()
     component = SurpriseRanker(reranker=TextReranker(encoder, CosineScorer()))

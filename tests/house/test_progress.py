@@ -14,9 +14,10 @@ import pytest
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal, total_of
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable, open_documents
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.eval.cli.options import Sources
 
 
@@ -160,3 +161,23 @@ def test_indexing_counts_every_document(tmp_path: Path) -> None:
     assert len(steps) > 5
     assert max(steps) < 0.5
     assert sum(steps) == pytest.approx(1)
+
+
+def test_indexing_is_told_batch_by_batch_where_the_encoder_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[float] = []  # how much is done when a batch is begun
+    steps: list[float] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        begun.append(sum(steps))
+        return [[1.0, float(len(text))] for text in texts]
+
+    @contextlib.contextmanager
+    def watched(self: Terminal, title: str, total: object, unit: str) -> Iterator[object]:
+        yield lambda count, effort=None: steps.append(count)
+
+    monkeypatch.setattr(Terminal, "bar", watched)
+    encoder = FunctionEncoder(embed, name="lengths", dimension=2, batch=16)
+    with DocumentIndex.open(":memory:", encoder, options=IndexOptions(tokens=False)) as index:
+        index.sync([Document(str(i), "dogs bark") for i in range(64)], background=False)
+    assert begun == [0, 16, 32, 48]
+    assert sum(steps) == 64

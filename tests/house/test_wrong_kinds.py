@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +21,14 @@ from surprise_rerank import (
     NotStoredError,
     Passages,
 )
-from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.connectors.qdrant import IndexOptions, RetryPolicy
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
+from surprise_rerank.connectors.similar import similar_documents
+from surprise_rerank.connectors.systems import build_system
+from surprise_rerank.encoders import static
+from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
+from surprise_rerank.similarities.definitions import WordStatistics
 
 
 def test_every_argument_of_the_wrong_kind_is_refused_in_words(tmp_path: Path):
@@ -35,6 +43,28 @@ def test_every_argument_of_the_wrong_kind_is_refused_in_words(tmp_path: Path):
     }
     assert len(outcomes) > 80
     assert wrong == {}
+
+
+# What modules beside the face make, with what is needed for it.
+MAKERS: dict[str, Callable[[Any], object]] = {
+    "StaticEncoder": lambda wrong: static.StaticEncoder(wrong),
+    "load_word_vectors": lambda wrong: static.load_word_vectors(wrong),
+    "SentenceTransformerEncoder": lambda wrong: SentenceTransformerEncoder(wrong, "model"),
+    "MultiVectorEncoder": lambda wrong: MultiVectorEncoder(wrong, "model"),
+    "build_system": lambda wrong: build_system("cosine", wrong),
+    "similar_documents": lambda wrong: similar_documents([("a", "b"), ("c", "d")], encoder=wrong),
+    "RetryPolicy": lambda wrong: RetryPolicy(first_wait=str(wrong)),  # type: ignore[arg-type]
+    "score_threshold": lambda wrong: SearchOptions(score_threshold=str(wrong)),  # type: ignore[arg-type]
+    "WordStatistics.of": lambda wrong: WordStatistics.of(str(wrong)),
+    "settings": lambda wrong: similar_documents([("a", "b")], wrong),
+}
+
+
+@pytest.mark.parametrize("wrong", [3, [1], {"a": 1}, b"dogs", np.zeros((2, 2))], ids=str)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_what_modules_make_of_the_wrong_kind_is_refused_in_words(maker: str, wrong: object):
+    with pytest.raises(DataError, match=r"must be|; give "):
+        MAKERS[maker](wrong)
 
 
 def lengths(texts: list[str]) -> list[list[float]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Ranking
@@ -26,6 +28,8 @@ def ranking(scores: list[float], unit: str = "passage") -> Ranking:
 def test_every_passage_is_a_line_and_ties_go_by_id_and_number() -> None:
     lines = ranking([1.0, 3.0, 1.0, 2.0, 1.0])
     assert lines.line_ids == ["long#1", "long#3", "long", "long#2", "other"]
+    named_so = replace(lines, ids=("long", "long", "long#3", "long", "page#top"))
+    assert named_so.line_ids == ["long#1", "long#3", "long#3#0", "long#2", "page#top"]
     assert ranking([1.0, 3.0, 1.0, 2.0, 1.0], "document").ids == ("long", "other")
 
 

@@ -17,7 +17,7 @@ from files import write_rows
 from hosts import HOSTS, Host
 from serving import client_of, service_of
 
-from surprise_rerank import DocumentIndex, Ranking, load_encoder
+from surprise_rerank import DataError, DocumentIndex, Ranking, load_encoder
 from surprise_rerank.connectors.qdrant.schema import ALL
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.server.app import service_app
@@ -34,6 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "offset": {"offset": 4, "top_k": 3},
     "filter": {"filter": YOUNG},
     "min_percentile": {"min_percentile": 0.3, "top_k": 30},
+    "refused": {"min_percentile": 0.3, "keep_refused": True, "offset": 1},
     "diversity": {"diversity": 0.7, "top_k": 5},
     "collapse": {"collapse": 0.9},
     "tenant": {"tenant": TENANT},
@@ -119,7 +120,7 @@ INSIDE |= {
     if is_installed(host.package.partition(".")[0]) and hasattr(host.adapter, "SurpriseRetriever")
 }
 # A tool of an agent has fewer options.
-UNKNOWN_TO = {"MCP": {"depth", "offset", "diversity", "collapse", "context"}}
+UNKNOWN_TO = {"MCP": {"keep_refused", "depth", "offset", "diversity", "collapse", "context"}}
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +184,7 @@ def test_the_command_shows_the_same(place: Place, name: str) -> None:
     arguments = ["--system", SYSTEM, "--top", str(options.pop("top_k", 10))]
     if "offset" in options:
         arguments += ["--set", f"offset={options.pop('offset')}"]
-    for setting in {"max_per_document", "context"} & set(options):
+    for setting in {"max_per_document", "context", "keep_refused"} & set(options):
         arguments += ["--set", f"{setting}={options.pop(setting)}"]
     if options.pop("unit", "document") == "passage":
         arguments.append("--passages")
@@ -195,6 +196,24 @@ def test_the_command_shows_the_same(place: Place, name: str) -> None:
         [Line(hit["id"], hit["score"], hit["percentile"], hit["text"]) for hit in answer["hits"]],
         place.answers[name],
     )
+
+
+@pytest.mark.parametrize("question", ["", " \n"])
+def test_a_question_that_is_empty_is_refused_by_all(place: Place, question: str) -> None:
+    with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
+        pipeline = index.pipeline(SYSTEM, tenant=ALL)
+        hosts = [kind.values[0] for kind in HOSTS if type(kind.values[0]).__name__ in INSIDE]
+        for ask in (
+            pipeline.search,
+            lambda text: pipeline.search_many([QUESTION, text]),
+            lambda text: pipeline.search_groups(text, "metadata.year"),
+            lambda text: index.text_reranker(SYSTEM).rank(text, ["dogs"]),
+            *(functools.partial(host.retrieve, host.retriever(pipeline)) for host in hosts),
+        ):
+            with pytest.raises(DataError, match="the question is empty; ask in words"):
+                ask(question)
+    _, _, error = place.bench.run("search", question, "--index", place.bench.index)
+    assert "the question is empty; ask in words" in error
 
 
 def test_groups_are_those_of_python_and_of_the_command(place: Place) -> None:
@@ -283,9 +302,13 @@ def test_every_interface_takes_the_options_of_one_class() -> None:
     from surprise_rerank.answers import OPTION_NAMES, SearchOptions, SearchSettings
     from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.server.schemas import SearchRequest
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SetSettings
 
     assert set(SearchSettings.__annotations__) == set(OPTION_NAMES)
     assert set(OPTION_NAMES) <= set(SearchRequest.model_fields)
+    in_commands = {"filter": "condition", "depth": "pool", "unit": "passages"}
+    fields = {*SearchCommand.__dataclass_fields__, *SetSettings.__dataclass_fields__}
+    assert {in_commands.get(name, name) for name in OPTION_NAMES} <= fields
     in_files = {"depth", "min_percentile", "diversity", "collapse", "tenant", "unit", "max_per_document"}
     assert in_files <= set(PipelineSettings.__dataclass_fields__)
     assert SearchOptions().changed(depth=None) == SearchOptions()

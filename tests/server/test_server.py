@@ -223,9 +223,9 @@ def test_texts_that_the_index_lacks_have_one_scale_from_0_to_1(tmp_path: Path) -
             assert scores == pytest.approx(expected, abs=1e-6), (path, body)
             assert min(scores) >= 0 > max(scores) - 1 - 1e-9
         for system in ("auto", "cosine"):  # cosines are from -1 on, and different texts come in another order
-            asked = client_of(service_app(service_of(index, system)))
+            of_system = client_of(service_app(service_of(index, system)))
             body = {"query": QUESTION, "documents": [*TEXTS, "", "other words"], "diversity": 0.8}
-            shown = [r["relevance_score"] for r in asked.post("/v1/rerank", json=body).json()["results"]]
+            shown = [r["relevance_score"] for r in of_system.post("/v1/rerank", json=body).json()["results"]]
             assert shown == sorted(shown, reverse=True)
             assert min(shown) >= 0 > max(shown) - 1 - 1e-9
         verdict = client.post("/v1/rerank", json={"query": QUESTION, "documents": TEXTS}).json()["verdict"]

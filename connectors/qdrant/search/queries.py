@@ -47,6 +47,8 @@ class SearchOptions:
             advice = "make one with qdrant_client.models.Filter(...)"
             require_tests(border.instance("filter", self.filter, models.Filter, advice))
         border.optional(border.count, "offset", self.offset, 0)
+        border.optional(border.number, "score_threshold", self.score_threshold)
+        border.optional(border.instance, "params", self.params, models.SearchParams)
 
     def among(self, condition: models.Filter | None) -> SearchOptions:
         """Return the options with another filter that points must pass, too."""

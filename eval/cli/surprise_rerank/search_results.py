@@ -46,6 +46,7 @@ class SetSettings:
         mode: where surprise is computed; here, by Qdrant's formula (its default), or by augmented vectors.
         exact: search without the approximate index.
         offset: pass over the first so many.
+        keep_refused: show what --min-percentile refuses, too.
         group_by: the best documents of each value at a path such as metadata.author, or the best passages
             of each `document` with --passages; --top counts groups.
         group_size: most documents of a group.
@@ -57,6 +58,7 @@ class SetSettings:
     mode: Literal["formula", "vector"] | None = None
     exact: bool = False
     offset: int = 0
+    keep_refused: bool = False
     group_by: str | None = None
     group_size: int = 3
     max_per_document: int | None = None
@@ -94,6 +96,7 @@ def search_results(location: Location, command: SearchCommand, out: Output) -> I
         "diversity": command.diversity,
         "collapse": command.collapse,
         "offset": command.settings.offset,
+        "keep_refused": command.settings.keep_refused,
         "unit": "passage" if command.passages else "document",
         "max_per_document": command.settings.max_per_document,
         "context": command.settings.context,
