@@ -402,8 +402,10 @@ def test_an_index_is_copied_with_its_vectors_and_planned(filled: Bench) -> None:
     values = filled.json("index", "--copy-of", filled.index, "--index", copy)
     assert values == {"index": str(copy), "copy_of": str(filled.index), "points": points}
     assert filled.run("index", filled.documents, "--copy-of", filled.index, "--index", copy)[0] == 2
-    search = ("search", "why do dogs bark", "--index")
-    assert ids(filled.json(*search, copy)) == ids(filled.json(*search, filled.index))
+    # Not `auto`: whose feedback counts may turn on a rounding, also between folders that are filled alike.
+    for system in ("cosine", "bm25"):
+        search = ("search", "why do dogs bark", "--system", system, "--index")
+        assert ids(filled.json(*search, copy)) == ids(filled.json(*search, filled.index))
     plan = filled.json("status", "--index", copy, "--plan", "1000000")["plan"]
     assert (plan["documents"], plan["where"]) == (1_000_000, "a server of one node")
     assert "runs on" in filled.run("status", "--index", copy, "--plan", "1000")[1]
