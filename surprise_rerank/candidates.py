@@ -260,6 +260,23 @@ class Hit:
         """The document's metadata; empty without a document."""
         return {} if self.document is None else self.document.metadata
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the hit as JSON values: what `search --json` and the server say of it."""
+        return {
+            "id": self.id,
+            "score": self.score,
+            "percentile": self.percentile,
+            "title": self.title,
+            "text": self.text,
+            "passage": None if self.passage is None else asdict(self.passage),
+            "place": None if self.place is None else self.place.to_json(),
+            "citation": self.citation,
+            "metadata": dict(self.metadata),
+            "parts": dict(self.parts),
+            "duplicates": list(self.duplicates),
+            **({"collection": self.collection} if self.collection else {}),
+        }
+
 
 Status: TypeAlias = Literal["answered", "weak", "off-topic", "unknown", "no match"]
 
