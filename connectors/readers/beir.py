@@ -63,7 +63,8 @@ class BeirFolder:
     @cached_property
     def split(self) -> str:
         """The split that is judged by; DatasetError if it is missing, or was not named among several."""
-        otherwise = _LAYOUT if self.path.is_dir() else f"no such folder; {_LAYOUT}"
+        unjudged = f"{_LAYOUT} (without judgements, rerank-eval ranks with --set judged=nothing)"
+        otherwise = unjudged if self.path.is_dir() else f"no such folder; {_LAYOUT}"
         return chosen_split(str(self.path), self.asked_split, self.splits(), otherwise)
 
     def at(self, split: str) -> BeirFolder:

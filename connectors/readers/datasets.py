@@ -58,7 +58,7 @@ class IrDataset:
             close = family or difflib.get_close_matches(dataset_id, every_id, n=3)
             hint = f"did you mean {' or '.join(close)}?" if close else f"the ids are listed at {_CATALOGUE}"
             raise DatasetError(
-                f"{dataset_id!r} is not {DEMO!r}, no folder, and no id of ir_datasets with documents; {hint}"
+                f"{dataset_id!r} is no file, no folder, and no id of ir_datasets with documents; {hint}"
             )
         with _reading(dataset_id):
             name = str(_catalogue().docs_parent_id(dataset_id))
