@@ -246,7 +246,8 @@ class Collection(NeverCopied, RankedCollection):
         if dry_run:
             return enricher.cost(self.sample_documents(TRIED))
         report = self._run(enricher, show_progress)
-        look_after_backgrounds(self, show_progress=show_progress)
+        if self._encoder is not None:  # a background's questions are encoded
+            look_after_backgrounds(self, show_progress=show_progress)
         return report
 
     def sync(self, *, show_progress: bool = False) -> EnrichReport:
@@ -258,7 +259,8 @@ class Collection(NeverCopied, RankedCollection):
             enricher = self._enricher(bool(record.model), record.words)
             with self.counting_changes(enricher.changed.total):
                 report = self._run(enricher, show_progress)
-        look_after_backgrounds(self, show_progress=show_progress)
+        if self._encoder is not None:  # a background's questions are encoded
+            look_after_backgrounds(self, show_progress=show_progress)
         return report
 
     def remove_enrichment(self) -> bool:
