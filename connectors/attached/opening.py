@@ -45,7 +45,7 @@ def open_collection(
     config: str | os.PathLike[str] | None = None,
     encodes: bool = True,
 ) -> DocumentIndex | Collection:
-    """Open an index of ours, or a collection that somebody else made, with its model.
+    """Open an index, or a collection that somebody else made, with its model.
 
     The place is a folder, http://localhost:6333/papers or a `Location`. The model is the encoder, the one
     that is named, the one of the TOML file `config` (`CollectionConfig`), or the one that the index was made
