@@ -136,7 +136,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "sparse_model": sparse,
         "colbert": colbert,
         "load_encoder": lambda: WordEncoder(32, name="small"),
-        "logged_questions": ["where is the chain", "who made the wheel", "is it night", "a lock for a frame"],
         "other_questions": [f"x{i} y{i} z{i % 3}" for i in range(39)],
         "off_topic": "x7 y8 z2",
     }
@@ -145,7 +144,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 SECTIONS = {
     "Sparse vectors": [["('0',)"]],
     "ColBERT multivectors": [["('0',)", "('0',)"]],
-    "Surprise, and logged questions": [["('0',)"]],
     "Thresholds": [[r"[1-8] 0"]],
     "Enrich": [[r"8 points, about .* nothing was written", "8 enriched, 0 unchanged, .*", r"\('0',\)"]],
     "Daily changes": [["0 enriched, 0 unchanged.*"]],
