@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 
 # Haystack reports every pipeline to its makers unless it is told not to, before it is imported.
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
@@ -187,29 +186,3 @@ def ir_datasets_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path],
     yield move
     for name in loaded():
         del sys.modules[name]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Ray on this machine, with two workers, which can import what tests define."""
-    ray = pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        environment.setenv("RAY_memory_monitor_refresh_ms", "0")
-        environment.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-        from surprise_rerank.connectors.lucene.signal_handlers import kept_handlers
-        from surprise_rerank.connectors.similar import RayCluster
-
-        with kept_handlers():  # of a Java in this process
-            ray.init(
-                address="local",
-                num_cpus=2,
-                include_dashboard=False,
-                _node_ip_address="127.0.0.1",
-                object_store_memory=200 * 2**20,
-                _temp_dir=tempfile.mkdtemp(prefix="ray-"),  # short: the paths of its sockets have a limit
-                log_to_driver=False,
-            )
-        yield RayCluster(workers=2)
-        with kept_handlers():
-            ray.shutdown()

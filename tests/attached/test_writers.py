@@ -204,16 +204,21 @@ def require_same(
             assert all(a >= b for a, b in zip(own.changes(), wanted.changes(), strict=True)), fault
 
 
+_SOUND: dict[tuple[str, type], tuple[dict[str, Stored], list[tuple[str, int]]]] = {}
+
+
 def sound(qdrant: Any, name: str) -> tuple[dict[str, Stored], list[tuple[str, int]]]:
-    """What is stored after a call without faults, and how many requests of each kind it makes."""
-    place = f"{qdrant.prefix}sound"
-    with opened(qdrant, name, place) as index:
-        WRITERS[name].before(index)
-        qdrant.heal()
-        WRITERS[name].call(index)
-        counts = [(request, qdrant.came(request)) for request in [*CHANGES, *READS]]
-    assert name == "purge" or any(count for request, count in counts if request in CHANGES)
-    return contents(qdrant, place), [(request, count) for request, count in counts if count]
+    """What is stored after a call without faults, and how many requests of each kind it makes; found once."""
+    if (name, type(qdrant)) not in _SOUND:
+        place = f"{qdrant.prefix}sound"
+        with opened(qdrant, name, place) as index:
+            WRITERS[name].before(index)
+            qdrant.heal()
+            WRITERS[name].call(index)
+            counts = [(request, qdrant.came(request)) for request in [*CHANGES, *READS]]
+        assert name == "purge" or any(count for request, count in counts if request in CHANGES)
+        _SOUND[name, type(qdrant)] = contents(qdrant, place), [(own, count) for own, count in counts if count]
+    return _SOUND[name, type(qdrant)]
 
 
 def require_right_terms(index: Any) -> None:
@@ -231,6 +236,8 @@ def require_right_terms(index: Any) -> None:
 def test_a_fault_that_passes_changes_nothing_of_what_is_written(qdrant: Any, name: str, fault: str) -> None:
     expected, requests = sound(qdrant, name)
     for request, count in requests:
+        if request in READS and fault != "not done":
+            continue  # nothing is done by it that could be done twice
         place = f"{qdrant.prefix}{request}"
         with opened(qdrant, name, place) as index:
             WRITERS[name].before(index)
