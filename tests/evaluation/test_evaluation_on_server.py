@@ -37,9 +37,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus in BEIR's layout and word vectors, of which no two documents score the same."""
     place, rng = tmp_path_factory.mktemp("corpus"), np.random.default_rng(5)
     write_vectors(place / "words.txt", WORDS, 24)
-    documents = {f"d{i}": " ".join(rng.choice(WORDS, size=10 + i)) for i in range(80)}
-    questions = {f"q{i}": " ".join(rng.choice(WORDS, size=4)) for i in range(12)}
-    write_beir(place / OWN, documents, questions, [(f"q{i}", f"d{5 * i}", 1) for i in range(12)])
+    documents = {f"d{i}": " ".join(rng.choice(WORDS, size=10 + i)) for i in range(40)}
+    questions = {f"q{i}": " ".join(rng.choice(WORDS, size=4)) for i in range(6)}
+    write_beir(place / OWN, documents, questions, [(f"q{i}", f"d{5 * i}", 1) for i in range(6)])
     return place
 
 

@@ -51,20 +51,24 @@ def test_neighbours_that_overlap_are_one_line_where_pages_are_judged() -> None:
     assert overlapping == ("book#0", "book#1")
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> RetrievalSettings:
-    """A question for each of the six pages of a handbook, in a folder of files."""
-    folder = tmp_path / "own"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files with a handbook of six pages, a question for each, and below it the index of all tests."""
+    folder = tmp_path_factory.mktemp("own")
     handbook(folder / "documents")
     write_lines(folder / "documents" / "note.txt", "Nothing is said here of animals.")
     questions = [{"_id": animal, "text": f"what do {animal} do?"} for animal in ANIMALS]
     write_rows(folder / "queries.jsonl", questions)
+    return folder
+
+
+@pytest.fixture
+def settings(folder: Path) -> RetrievalSettings:
+    """Judged by pages."""
     judged = [f"{animal}\thandbook.pdf#{page}\t1" for page, animal in enumerate(ANIMALS, start=1)]
     write_lines(folder / "qrels" / "test.tsv", *judged)
-    return RetrievalSettings(
-        dataset=str(folder), systems=("bm25", "cosine", "auto"), cache=tmp_path / "cache", judged="pages"
-    )
+    systems, cache = ("bm25", "cosine", "auto"), folder / "cache"
+    return RetrievalSettings(dataset=str(folder), systems=systems, cache=cache, judged="pages")
 
 
 def measured(settings: RetrievalSettings) -> Evaluation:
