@@ -15,7 +15,7 @@ from typing import IO
 from surprise_rerank import border
 from surprise_rerank.connectors.readers.extraction import KINDS, MANUAL, Extractor
 from surprise_rerank.connectors.readers.lines import open_bytes, uncompressed_name, unreadable
-from surprise_rerank.connectors.readers.pages import plain_text
+from surprise_rerank.connectors.readers.pages import plain_text, table_text
 from surprise_rerank.connectors.readers.patterns import Patterns
 from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
@@ -27,6 +27,7 @@ _IGNORE_BYTES = 2**20  # of a .gitignore
 # What is read in this process: texts, and programs whose functions are not told.
 _PLAIN_NAMES = "txt text log debian clj dart el erl f90 hs lua m ml pl pm r scala sh sql tcl v vb"
 _PLAIN = frozenset(f".{suffix}" for suffix in _PLAIN_NAMES.split())
+_TABLES = (".csv", ".tsv")  # whose rows are no documents
 _MAILBOXES = (".mbox", ".mbx")
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".svg"})
 _SECTION = re.compile(r"\.[1-9][a-z]{0,2}")  # of a manual
@@ -107,7 +108,10 @@ def _mails(stream: IO[bytes], most: int) -> Iterator[bytes]:
 
 def _document(raw: bytes, name: str, status: os.stat_result, extractor: Extractor, kind: str) -> Document:
     try:
-        extracted = extractor.read(raw, kind) if kind in KINDS else plain_text(raw)
+        if kind in KINDS:
+            extracted = extractor.read(raw, kind)
+        else:
+            extracted = table_text(raw) if kind in _TABLES else plain_text(raw)
     except RefusedError as refused:  # README is a text; a program, or lib.so.1, is none
         raise unread(name) if refused.reason == BINARY and kind in ("", MANUAL) else refused from refused
     if not extracted.text.strip():

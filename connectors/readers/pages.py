@@ -91,6 +91,16 @@ def plain_text(raw: bytes) -> ExtractedText:
     return ExtractedText(text.replace("\r\n", "\n"), metadata=encoding_metadata(encoding), places=lines)
 
 
+def table_text(raw: bytes) -> ExtractedText:
+    """A table as it is, whose first line is the head of the rows below it."""
+    text, _, metadata, places = plain_text(raw)
+    head = re.match(r"\s*([^\n]+)\n", text)
+    if head is not None:
+        row = Place(line=1 + text.count("\n", 0, head.end()), table=head[1].strip())
+        places = (*places, (head.end(), row))
+    return ExtractedText(text, metadata=metadata, places=places)
+
+
 def encoding_metadata(encoding: str) -> dict[str, str]:
     """Metadata of an encoding that may be guessed; none for UTF-8."""
     return {} if encoding in ("utf-8", "utf-8-sig") else {"encoding": encoding}

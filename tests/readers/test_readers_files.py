@@ -18,6 +18,7 @@ from surprise_rerank.connectors.readers import extraction as extraction_module
 from surprise_rerank.connectors.readers import patterns as patterns_module
 from surprise_rerank.connectors.readers.pages import ExtractedText, html_text, markdown_text
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError
+from surprise_rerank.places import Place
 
 PDF = (
     b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
@@ -59,11 +60,37 @@ def test_a_folder_is_read_in_the_order_of_its_names_with_its_tables(tmp_path: Pa
         ("c.md", "Head", "owls hoot"),
         ("x", "", "frogs"),
         ("y", "", "toads"),
+        ("f.csv", "f", "year,count\n1999,3\n"),
     ]
     assert found[0].metadata.keys() == {"path", "bytes", "modified"}
     assert {d.source for d in found} == {str(tmp_path.resolve())}
-    assert source.skipped.places == {"no column for the id": ["f.csv"], "of no kind that is read": ["g.bin"]}
-    assert str(source.skipped).startswith("2 skipped: 1 no column for the id (f.csv); 1 of no kind")
+    assert source.skipped.places == {"of no kind that is read": ["g.bin"]}
+    assert str(source.skipped).startswith("1 skipped: 1 of no kind")
+
+
+def test_a_table_of_a_folder_without_ids_has_numbers_of_rows_and_one_without_texts_is_a_text(
+    tmp_path: Path,
+) -> None:
+    write(
+        tmp_path,
+        {
+            "a.csv": "text,year\nfrogs,1999\ntoads,2000\n",
+            "b.csv": "\nyear,count\n1999,3\n2000,5\n",
+            "c.jsonl": '{"text": "newts"}\n',
+            "d.jsonl": '{"count": 3}\n',
+        },
+    )
+    source = open_documents(tmp_path)
+    documents = list(source)
+    assert [(d.id, d.title, d.text) for d in documents] == [
+        ("a.csv:1", "", "frogs"),
+        ("a.csv:2", "", "toads"),
+        ("b.csv", "b", "\nyear,count\n1999,3\n2000,5\n"),
+        ("c.jsonl:1", "", "newts"),
+    ]
+    assert documents[0].metadata == {"year": 1999}
+    assert documents[2].place(13, 19) == Place(line=3, table="year,count")
+    assert source.skipped.counts == {"no column for the text": 1}
 
 
 def test_a_damaged_table_in_a_folder_is_counted_and_the_others_are_read(tmp_path: Path) -> None:
