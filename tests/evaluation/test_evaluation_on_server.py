@@ -76,9 +76,7 @@ def run(settings: RetrievalSettings, *more: str, systems: Sequence[str] = ("cosi
     )
 
 
-def test_every_system_has_the_order_that_it_has_embedded(
-    qdrant: Any, settings: RetrievalSettings, client: QdrantClient
-) -> None:
+def test_every_system_has_the_order_that_it_has_embedded(qdrant, settings, client):
     on_server, here = evaluate(settings), evaluate(replace(settings, qdrant_url=None))
     for one, other in zip(on_server.results, here.results, strict=True):
         assert one.values == pytest.approx(other.values), one.name
@@ -94,9 +92,7 @@ def test_every_system_has_the_order_that_it_has_embedded(
     assert all((request.get("params") or {}).get("exact") for request in dense)
 
 
-def test_what_stays_on_the_server_is_named_and_used_again(
-    settings: RetrievalSettings, client: QdrantClient
-) -> None:
+def test_what_stays_on_the_server_is_named_and_used_again(settings, client):
     done = run(settings, "--json")
     (alias,) = aliases(client)
     values = json.loads(done.stdout)

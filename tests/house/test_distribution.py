@@ -72,7 +72,7 @@ def environment(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempP
     return folder
 
 
-def test_both_hold_the_project_and_nothing_else(checkout: Path, distributions: tuple[Path, Path]) -> None:
+def test_both_hold_the_project_and_nothing_else(checkout, distributions):
     def files(*folders: str) -> set[str]:
         paths = (path for folder in folders for path in (checkout / folder).rglob("*") if path.is_file())
         return {path.relative_to(checkout).as_posix() for path in paths}
@@ -93,9 +93,7 @@ def test_both_hold_the_project_and_nothing_else(checkout: Path, distributions: t
 
 
 @pytest.mark.parametrize("missing", [(), ("torch", "sentence_transformers", "transformers")])
-def test_the_wheel_works_also_without_torch(
-    environment: Path, tmp_path: Path, missing: tuple[str, ...]
-) -> None:
+def test_the_wheel_works_also_without_torch(environment, tmp_path, missing):
     smoke = Path(__file__).with_name("wheel_smoke.py")
     version, folder, *_ = run(environment / "bin" / "python", "-P", smoke, *missing, cwd=tmp_path).split()
     assert Path(folder).is_relative_to(environment)

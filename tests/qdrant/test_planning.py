@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from words import WordEncoder
@@ -20,7 +19,7 @@ def documents(count: int) -> list[Document]:
     ]
 
 
-def test_a_plan_is_computed_from_a_sample(tmp_path: Path) -> None:
+def test_a_plan_is_computed_from_a_sample(tmp_path):
     options = IndexOptions(passages=None, tokens=False)
     with DocumentIndex.open(tmp_path / "index", WordEncoder(128), options=options) as index:
         with pytest.raises(DataError, match="documents in the index"):

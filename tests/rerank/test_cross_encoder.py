@@ -54,7 +54,7 @@ def tiny_cross_encoder(folder: Path, labels: int = 1) -> CrossEncoder:
     return CrossEncoder(str(folder), device="cpu")
 
 
-def test_a_cross_encoder_of_sentence_transformers_scores_on_the_surprise_scale(tmp_path: Path):
+def test_a_cross_encoder_of_sentence_transformers_scores_on_the_surprise_scale(tmp_path):
     model = tiny_cross_encoder(tmp_path)
     query, pool = scene()
     ranking = FusionReranker([CrossEncoderScorer(model, SAMPLE)]).rerank(query, pool)

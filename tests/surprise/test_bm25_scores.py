@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
@@ -37,7 +36,7 @@ def assert_equal(one: list[tuple[tuple[str, ...], Float64Array]], other: Any) ->
             assert by_id.get(name, scores[-1]) == pytest.approx(score, rel=1e-6)
 
 
-def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index: Opener) -> None:
+def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index):
     with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as never:
         never.sync(DOCUMENTS[200:])
         expected = best(never)
@@ -47,7 +46,7 @@ def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index
         assert_equal(expected, best(index))
 
 
-def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> None:
+def test_the_moments_are_of_the_scores_that_were_found(open_index):
     """Those of a question whose weights changed since it was weighed, too."""
     with open_index(ENCODER, options=OPTIONS) as index:
         retriever = SparseRetriever(index)
@@ -64,7 +63,7 @@ def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> No
 
 @pytest.mark.server
 @pytest.mark.parametrize("open_index", ["server"], indirect=True)
-def test_scores_are_the_same_on_several_shards(open_index: Opener) -> None:
+def test_scores_are_the_same_on_several_shards(open_index):
     with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as whole:
         whole.sync(DOCUMENTS)
         expected = best(whole)
