@@ -21,10 +21,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from faults import FaultyMemory, Proxy
+from helpers.faults import TOO_OLD, FaultyMemory, Proxy, cleaned, server_url
+from helpers.named_index import write_index
 from hypothesis import settings
 from qdrant_client import QdrantClient
-from real_server import TOO_OLD, cleaned, server_url
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -186,3 +186,12 @@ def ir_datasets_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path],
     yield move
     for name in loaded():
         del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def named_index(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a small index that is opened by its name."""
+    folder = tmp_path_factory.mktemp("named")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SURPRISE_RERANK_CACHE", str(folder / "cache"))
+        return write_index(folder)

@@ -12,17 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hosts import HOSTS, Host
-from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.hosts import HOSTS, Host
+from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.components import stored_names
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError
 from surprise_rerank.text_reranker import TextReranker
-
-__all__ = ["named_index"]
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 OTHERS = [f"x{i} y{i} z{i % 3}" for i in range(19)]

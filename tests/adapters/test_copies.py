@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import HOSTS
-from named_index import DOCUMENTS, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.hosts import HOSTS
+from helpers.named_index import DOCUMENTS, ON_TOPIC
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document, Pipeline, TextReranker, errors, load_encoder
 from surprise_rerank.connectors.attached.settings import PipelineSettings
@@ -28,8 +28,6 @@ from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, StoreError, SurpriseRerankError
 from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
-
-__all__ = ["named_index"]
 
 # What a component gives: ids and scores.
 Answer = Callable[[Any], list[tuple[str, float]]]

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document as Stored
 from surprise_rerank.connectors.attached.settings import PipelineSettings
@@ -31,8 +31,6 @@ from haystack.components.routers import ConditionalRouter
 from haystack.core.errors import DeserializationError
 
 from surprise_rerank.connectors.haystack import SurpriseRanker, SurpriseRetriever
-
-__all__ = ["named_index"]
 
 TEXTS = ["cats sleep all day", "the dog barks", "a dog barks at night and bites", "tea is hot"]
 

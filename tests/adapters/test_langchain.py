@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
+from helpers.words import WordEncoder
 
 pytest.importorskip("langchain_core")
 
@@ -23,8 +23,6 @@ from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriev
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document as Stored
 from surprise_rerank.errors import DataError
-
-__all__ = ["named_index"]
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 QUESTION = "dogs bark"

@@ -7,8 +7,8 @@ import copy
 from typing import Any, ClassVar
 
 import pytest
-from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
@@ -30,8 +30,6 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from surprise_rerank.connectors.llama_index import SurpriseRerank, SurpriseRetriever, VerdictEvent
-
-__all__ = ["named_index"]
 
 TEXTS = ["cats sleep all day", "the dog barks", "a dog barks at night and bites", "tea is hot"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 pytest.importorskip("mteb")
 

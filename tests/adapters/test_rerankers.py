@@ -6,7 +6,7 @@ import asyncio
 import copy
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 pytest.importorskip("rerankers")
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import Status
+from helpers.faults import Status, cleaned, server_url
+from helpers.words import Acting, WordEncoder, interrupted
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
-from real_server import cleaned, server_url
-from words import Acting, WordEncoder, interrupted
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from starlette.testclient import TestClient
-from words import WordEncoder
 
 from surprise_rerank.connectors.attached.opening import CollectionConfig
 from surprise_rerank.connectors.attached.settings import PipelineSettings

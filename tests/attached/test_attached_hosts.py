@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import hosts
 import pytest
-from foreign import foreign
-from hosts import Shown
+from helpers import hosts
+from helpers.faults import server_url
+from helpers.foreign import foreign
+from helpers.hosts import Shown
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
-from real_server import server_url
-from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached.hosts import attach_store

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
-from words import WordEncoder
 
 from surprise_rerank import DataError
 from surprise_rerank.connectors.attached import Collection

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached.finding import sparse_embed

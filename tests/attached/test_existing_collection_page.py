@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
 from test_attached_hosts import Haystack, LangChain, LlamaIndex, Mem0Store
-from words import WordEncoder
 
 from surprise_rerank.core.extras import is_installed
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient
-from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, attach_store

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from faults import Broken, Fault, Faults, Status
+from helpers.faults import Broken, Fault, Faults, Status
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank import Collection, Document, DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.tiny_models import tiny_bert
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, special
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tiny_bert import tiny_bert
-from words import WordEncoder
 
 from surprise_rerank.classify.classifier import SurpriseClassifier
 from surprise_rerank.classify.few_shot import FewShotTraining

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import tiny_bert
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tiny_bert import tiny_bert
-from words import WordEncoder
 
 from surprise_rerank.classify.few_shot import (
     FewShotTraining,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import exit_code
-from files import write_rows
+from helpers.files import write_rows
+from helpers.programs import exit_code
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import main

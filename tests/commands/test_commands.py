@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bench import SENTENCES, Bench, corpus, error_line, write_model, write_rows
-from faults import Status
+from helpers.bench import SENTENCES, Bench, corpus, error_line, write_model, write_rows
+from helpers.faults import Status
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 import pytest
-from bench import SENTENCES, write_model, write_rows
 from click.testing import CliRunner
+from helpers.bench import SENTENCES, write_model, write_rows
 
 from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage

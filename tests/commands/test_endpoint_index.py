@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from endpoint import KEY, Endpoint
+from helpers.endpoint import KEY, Endpoint
 
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -71,7 +71,7 @@ def test_it_is_searched_and_filled_by_the_same_file(index, config, endpoint):
 
 def test_it_is_served_and_ranks_in_a_configuration(index, config):
     pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
-    from serving import Log, client_of, wait_until
+    from helpers.serving import Log, client_of, wait_until
 
     from surprise_rerank.connectors.server import Service, service_app
     from surprise_rerank.connectors.server.options import read_config

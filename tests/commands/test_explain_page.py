@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from browsers import Seen, find_browser, look_at
 from bs4 import BeautifulSoup
 from click.testing import CliRunner
+from helpers.browsers import Seen, find_browser, look_at
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document

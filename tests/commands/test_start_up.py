@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from calling import exit_code
-from named_index import named_index, write_index  # noqa: F401 - a fixture among them
+from helpers.named_index import write_index
+from helpers.programs import exit_code
 
 from surprise_rerank import load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -53,7 +53,7 @@ def special_alone(modules: set[str]) -> bool:
     return not modules & {"scipy.stats", "scipy.optimize", "scipy.cluster", "scipy.spatial"}
 
 
-def test_status_and_a_search_by_words_import_no_library_of_models(named_index):  # noqa: F811
+def test_status_and_a_search_by_words_import_no_library_of_models(named_index):
     modules = imported("surprise_rerank", "search", "--system", "bm25", "dog", "--index", named_index)
     assert not modules & {*SLOW, "opentelemetry"}
     # The interval of a background's promise is a quantile of the Beta distribution.
@@ -62,7 +62,7 @@ def test_status_and_a_search_by_words_import_no_library_of_models(named_index): 
     assert special_alone(modules)
 
 
-def test_a_search_by_tokens_multiplies_by_torch_and_no_more(named_index):  # noqa: F811
+def test_a_search_by_tokens_multiplies_by_torch_and_no_more(named_index):
     for system in ("dynamax", "auto"):
         modules = imported("surprise_rerank", "search", "--system", system, "dog", "--index", named_index)
         assert modules & {*SLOW, "opentelemetry"} <= {"torch", "scipy"}

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench import error_line
-from bench import run as run_command
-from words import WordEncoder
+from helpers.bench import error_line
+from helpers.bench import run as run_command
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant.hybrid import NO_WORD
 from surprise_rerank.connectors.systems.building import build_system

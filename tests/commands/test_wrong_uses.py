@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from bench import Bench
-from calling import exit_code
+from helpers.bench import Bench
+from helpers.programs import exit_code
 
 from surprise_rerank.eval.cli.rerank_eval.main import main as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank

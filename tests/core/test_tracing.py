@@ -12,12 +12,12 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 
+from helpers.words import WordEncoder
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
-from words import WordEncoder
 
 from surprise_rerank import Pipeline
 from surprise_rerank.candidates import Candidates, Field, Query
@@ -170,7 +170,7 @@ def test_an_instrumented_frameworks_span_comes_before_the_traceparent(spans):
 def test_requests_at_once_hang_on_their_own_callers_spans(index, spans):
     pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
     import httpx
-    from serving import Log, served
+    from helpers.serving import Log, served
 
     from surprise_rerank.connectors.server import ServerOptions, create_app
 
@@ -212,7 +212,7 @@ if "absent" in sys.argv:
     sys.meta_path.insert(0, Absent())
 if "loaded" in sys.argv:
     import opentelemetry.trace
-from words import WordEncoder
+from helpers.words import WordEncoder
 from surprise_rerank import TextReranker
 from surprise_rerank.core.tracing import continuing
 with continuing([(b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]):

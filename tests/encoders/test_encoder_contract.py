@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.tiny_models import native, tiny_bert
+from helpers.words import WordEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-from tiny_bert import tiny_bert
-from tiny_colbert import native
-from words import WordEncoder
 
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Encoder, encode_queries, token_dimension

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, as_encoder
 from surprise_rerank.core.arrays import unit_rows

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_bert import tiny_bert
+from helpers.tiny_models import tiny_bert
 
 from surprise_rerank import FunctionEncoder, PairedEncoder, load_encoder
 from surprise_rerank.core.extras import is_installed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from endpoint import KEY, WORDS, Endpoint, good
+from helpers.endpoint import KEY, WORDS, Endpoint, good
 
 from surprise_rerank import OpenAIEncoder
 from surprise_rerank.errors import DataError, ModelError

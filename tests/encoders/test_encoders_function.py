@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.errors import DataError, ModelError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_colbert import DIMENSION, native, pylate, stanford
+from helpers.tiny_models import DIMENSION, native, pylate, stanford
 
 from surprise_rerank import load_encoder
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import exit_code
+from helpers.programs import exit_code
+from helpers.tiny_models import tiny_bert
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-from tiny_bert import tiny_bert
 
 from surprise_rerank import load_encoder
 from surprise_rerank.core.computing import processor_has

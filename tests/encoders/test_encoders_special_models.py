@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import tiny_bert
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tiny_bert import tiny_bert
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import is_installed, pip_line

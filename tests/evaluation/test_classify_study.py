@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from files import write_rows, write_vectors
+from helpers.files import write_rows, write_vectors
+from helpers.tiny_models import tiny_bert
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_bert import tiny_bert
 
 from surprise_rerank.classify.classifier import SurpriseClassifier
 from surprise_rerank.classify.labels import DEFAULT_TEMPLATE

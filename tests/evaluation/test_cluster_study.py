@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from files import write_rows, write_vectors
+from helpers.files import write_rows, write_vectors
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
 from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from files import write_lines, write_vectors
+from helpers.files import write_lines, write_vectors
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError, SurpriseRerankError

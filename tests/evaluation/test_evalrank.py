@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from files import write_lines, write_vectors
+from helpers.files import write_lines, write_vectors
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, unit_rows

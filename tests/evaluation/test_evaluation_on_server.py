@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from files import write_beir, write_vectors
+from helpers.files import write_beir, write_vectors
 from qdrant_client import QdrantClient
 
 from surprise_rerank.eval.cli.rerank_eval.main import command

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from files import ANIMALS, handbook, write_lines, write_rows, write_vectors
-from words import WordEncoder
+from helpers.files import ANIMALS, handbook, write_lines, write_rows, write_vectors
+from helpers.words import WordEncoder
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.documents import Document, Passage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from files import write_beir, write_lines, write_vectors
+from helpers.files import write_beir, write_lines, write_vectors
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import HIDDEN, backbone
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tiny_bert import HIDDEN, backbone
 
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.encoders.static import WordVectors

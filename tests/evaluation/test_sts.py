@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from files import write_lines, write_vectors
-from words import WordEncoder
+from helpers.files import write_lines, write_vectors
+from helpers.words import WordEncoder
 
 from surprise_rerank import TextSimilarity
 from surprise_rerank.connectors.progress import Terminal

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from files import write_beir
-from words import WordEncoder
+from helpers.files import write_beir
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calling import exit_code
+from helpers.programs import exit_code
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.reports.writing import read_values

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions

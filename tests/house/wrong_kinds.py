@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 import surprise_rerank
 from surprise_rerank import Document, DocumentIndex, FunctionEncoder, SurpriseRerankError

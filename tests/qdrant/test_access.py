@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import UnexpectedResponse
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.documents import Document

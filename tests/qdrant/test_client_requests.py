@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from faults import Proxy, Seen, Status
+from helpers.faults import Proxy, Seen, Status
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client import grpc as messages
 

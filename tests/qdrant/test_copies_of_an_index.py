@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, Location
 from surprise_rerank.connectors.qdrant.writing.copying import copy_index

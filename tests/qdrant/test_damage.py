@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -22,7 +22,7 @@ DOCUMENTS = [Document(str(i), f"w{i} w{i % 7} common") for i in range(60)]
 _STORE_AND_DIE = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
-from words import WordEncoder
+from helpers.words import WordEncoder
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
 index = DocumentIndex.open({folder!r}, WordEncoder(16))

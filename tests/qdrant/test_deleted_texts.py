@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines import edge_purge

@@ -11,11 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from faults import Broken, Fault, Faults, Proxy, Status
+from helpers.faults import Broken, Fault, Faults, Proxy, Status, cleaned, server_url
+from helpers.words import Acting, WordEncoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from real_server import cleaned, server_url
-from words import Acting, WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy

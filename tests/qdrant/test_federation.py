@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 from surprise_rerank import DataError, Document, DocumentIndex, Federation
 from surprise_rerank.connectors.attached import Collection

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever

@@ -6,10 +6,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder, interrupted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qdrant_client import models
-from words import WordEncoder, interrupted
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import require_one_ranking
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever

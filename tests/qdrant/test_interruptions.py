@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from programs import Program
-from words import WordEncoder
+from helpers.programs import Program
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.connectors.qdrant.engines import edge_shard

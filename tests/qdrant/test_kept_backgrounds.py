@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers.words import WordEncoder, interrupted
 from qdrant_client import QdrantClient, models
-from words import WordEncoder, interrupted
 
 from surprise_rerank import Collection
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from faults import Broken, Proxy, Status
+from helpers.faults import Broken, Proxy, Status
 from qdrant_client import QdrantClient
 
 from surprise_rerank.connectors.qdrant.engines import retries

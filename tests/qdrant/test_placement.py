@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from faults import FaultyMemory, Status
+from helpers.faults import FaultyMemory, Status
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.engines.placement import difference

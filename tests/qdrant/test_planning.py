@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.planning import plan

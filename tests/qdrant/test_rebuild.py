@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from words import Acting, WordEncoder, interrupted
+from helpers.words import Acting, WordEncoder, interrupted
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.documents import Document

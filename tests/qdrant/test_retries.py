@@ -20,10 +20,9 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-from faults import HTML_PAGE, Broken, Fault, Proxy, Status
+from helpers.faults import HTML_PAGE, Broken, Fault, Proxy, Status, cleaned, server_url
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException
-from real_server import cleaned, server_url
 
 from surprise_rerank.connectors.qdrant.engines.retries import (
     CollectionExists,

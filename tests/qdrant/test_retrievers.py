@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 from conftest import Opener, require_one_ranking
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import (

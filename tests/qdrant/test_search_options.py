@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex

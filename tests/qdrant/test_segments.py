@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines import edge

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank import Document, Passages
 from surprise_rerank.candidates import Query, Ranking

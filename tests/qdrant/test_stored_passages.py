@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from conftest import Opener
+from helpers.words import WordEncoder, interrupted
 from qdrant_client import models
-from words import WordEncoder, interrupted
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import ALL, DenseRetriever, DocumentIndex, IndexOptions, SearchOptions

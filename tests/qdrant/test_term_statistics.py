@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.lexical import SparseVector

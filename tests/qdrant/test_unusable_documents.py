@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers.source import Unusable

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import DocumentIndex
 from surprise_rerank.connectors.readers import FileRules, open_documents

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import (

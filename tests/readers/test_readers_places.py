@@ -6,9 +6,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from files import ANIMALS, handbook, pdf
+from helpers.files import ANIMALS, handbook, pdf
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank import DocumentIndex, Passages, Place
 from surprise_rerank.connectors.qdrant import IndexOptions

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Inclusion, Query
 from surprise_rerank.connectors.qdrant import DocumentIndex

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.tiny_models import backbone
+from helpers.words import WordEncoder
 from sentence_transformers import CrossEncoder
-from tiny_bert import backbone
 from transformers import BertForSequenceClassification
-from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.moments import Moments

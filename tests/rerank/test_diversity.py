@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hosts import HOSTS
+from helpers.hosts import HOSTS
+from helpers.serving import Log, client_of
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 from qdrant_client import models
-from serving import Log, client_of
-from words import WordEncoder
 
 from surprise_rerank import Diversity, Pipeline, TextReranker
 from surprise_rerank.answers import SearchOptions

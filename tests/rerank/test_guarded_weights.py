@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import optimize
-from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.documents import Document, Passage

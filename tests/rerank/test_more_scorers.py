@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 from surprise_rerank import Candidates, DataError, Document, Query, System, register_system
 from surprise_rerank.connectors.attached import Collection

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.answers import SearchOptions
 from surprise_rerank.candidates import Candidates, Field, Query

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.answers import SearchOptions
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions

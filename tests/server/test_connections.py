@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 import httpx
-from serving import JSON, Log, served, wait_until, words_reranker
+from helpers.serving import JSON, Log, served, wait_until, words_reranker
 
 from surprise_rerank.connectors.server import ServerOptions, create_app, process
 from surprise_rerank.connectors.server.connections import LimitedConnection

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from bench import Bench, corpus
-from files import write_rows
-from hosts import HOSTS, Host
-from serving import client_of, service_of
+from helpers.bench import Bench, corpus
+from helpers.files import write_rows
+from helpers.hosts import HOSTS, Host
+from helpers.serving import client_of, service_of
 
 from surprise_rerank import DataError, DocumentIndex, Ranking, load_encoder
 from surprise_rerank.connectors.qdrant.schema import ALL

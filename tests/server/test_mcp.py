@@ -19,12 +19,11 @@ pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
 
 import httpx
 import httpx2
+from helpers.serving import Log, served, service_of
+from helpers.words import WordEncoder
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
-from named_index import named_index  # noqa: F401 - a fixture
-from serving import Log, served, service_of
-from words import WordEncoder
 
 from surprise_rerank.connectors.mcp import mcp_routes, mcp_server
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
@@ -326,7 +325,7 @@ def send(process: subprocess.Popen[str], **message: Any) -> None:
 
 @pytest.mark.parametrize("how", ["closed", "interrupted"])
 def test_a_process_speaks_over_its_standard_streams_until_it_is_ended(
-    named_index,  # noqa: F811
+    named_index,
     how,
 ):
     process = started(named_index)

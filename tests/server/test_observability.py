@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 from fastapi.testclient import TestClient
-from faults import Status
-from serving import Log, client_of, service_of, wait_until
-from words import WordEncoder
+from helpers.faults import Status
+from helpers.serving import Log, client_of, service_of, wait_until
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document, DocumentIndex
 from surprise_rerank.connectors.server import process, service_app

@@ -16,11 +16,11 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 
 from axe_playwright_python.sync_playwright import Axe
-from browsers import find_browser
-from files import handbook, write_lines
+from helpers.browsers import find_browser
+from helpers.files import handbook, write_lines
+from helpers.serving import Log, client_of, served, service_of
+from helpers.words import WordEncoder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from serving import Log, client_of, served, service_of
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import open_documents

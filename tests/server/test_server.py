@@ -14,10 +14,10 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 from fastapi.testclient import TestClient
+from helpers.serving import Log, client_of, service_of, words_reranker
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import Log, client_of, service_of, words_reranker
-from words import WordEncoder
 
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.qdrant import DocumentIndex

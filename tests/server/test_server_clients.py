@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
-from serving import Log, served, words_reranker
+from helpers.serving import Log, served, words_reranker
 
 from surprise_rerank.connectors.server import ServerOptions, create_app
 

@@ -14,8 +14,8 @@ from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
-from serving import client_of, served, service_of, wait_until
-from words import WordEncoder
+from helpers.serving import client_of, served, service_of, wait_until
+from helpers.words import WordEncoder
 
 pytest.importorskip("fastapi")
 from fastapi import FastAPI

@@ -19,8 +19,17 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from serving import JSON, Log, SteppingEncoder, client_of, served, service_of, wait_until, words_reranker
-from words import WordEncoder
+from helpers.serving import (
+    JSON,
+    Log,
+    SteppingEncoder,
+    client_of,
+    served,
+    service_of,
+    wait_until,
+    words_reranker,
+)
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, process, service_app

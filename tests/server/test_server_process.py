@@ -20,7 +20,7 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 import numpy as np
 from click.testing import CliRunner
-from serving import wait_until
+from helpers.serving import wait_until
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions

@@ -13,11 +13,11 @@ pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
 import schemathesis
 from fastapi.testclient import TestClient
+from helpers.serving import service_of
+from helpers.words import WordEncoder
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from serving import service_of
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import service_app

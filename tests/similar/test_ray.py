@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.lucene.signal_handlers import kept_handlers
 from surprise_rerank.connectors.qdrant import DocumentIndex

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import exit_code
+from helpers.programs import exit_code
 
 pytest.importorskip("pyarrow")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import TextSimilarity
 from surprise_rerank.candidates import Candidates, Query

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import DocumentIndex, Passages
 from surprise_rerank.connectors.qdrant import IndexOptions

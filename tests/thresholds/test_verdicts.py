@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.candidates import Verdict, verdict_json
 from surprise_rerank.connectors.qdrant import DocumentIndex

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 from fastapi.testclient import TestClient
-from words import WordEncoder
 
+from helpers.words import WordEncoder
 from surprise_rerank.connectors.ranked import RankedPipelines
 from surprise_rerank.connectors.server import ServerOptions, Service, process
 from surprise_rerank.connectors.server.logs import EventLog

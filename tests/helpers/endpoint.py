@@ -7,8 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from words import WordEncoder
-
+from helpers.words import WordEncoder
 from surprise_rerank import OpenAIEncoder
 
 WORDS = WordEncoder()
