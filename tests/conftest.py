@@ -1,7 +1,5 @@
 """Fixtures that tests share."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What holds for the adapters of every host."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import importlib

@@ -1,7 +1,5 @@
 """Components of hosts that are copied, pickled, and used in a forked process: they rank as before."""
 
-from __future__ import annotations
-
 import copy
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Haystack's filters pick the same documents in an index as in Haystack's own store."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The components for Haystack, in Haystack's own pipelines."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os

@@ -1,7 +1,5 @@
 """Best sentences, and the words of a question in them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

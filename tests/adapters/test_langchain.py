@@ -1,7 +1,5 @@
 """The LangChain adapters, in LangChain's own retrievers and chains."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The adapters for LlamaIndex, in LlamaIndex's own engines."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Our systems in mteb's own tasks and evaluators, over a handful of documents in memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The PyTerrier transformers, in PyTerrier's pipelines and under its own checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Our ranker, used as one of the package rerankers."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 

@@ -1,7 +1,5 @@
 """Collections that somebody else made: the same behaviour in local mode and on a server."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

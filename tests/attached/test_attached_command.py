@@ -1,7 +1,5 @@
 """The commands on a collection that somebody else made."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Collections that LangChain, LlamaIndex, Haystack and Mem0 made, attached from their own stores."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import uuid

@@ -1,7 +1,5 @@
 """The model that is given for a collection is the one that made its vectors, or attaching says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Payloads of collections that somebody else made: which keys are read, and what finds documents by them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

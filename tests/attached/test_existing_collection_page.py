@@ -1,7 +1,5 @@
 """The examples of docs/existing-collection.md, as they are written, on the hosts' own stores."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

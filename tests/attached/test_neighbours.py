@@ -1,7 +1,5 @@
 """`context=` over chunks that others made: the hosts' own splitters and stores, and plain payloads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """One contract: an index of ours and somebody else's collection of the same documents say the same."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """`open_collection`: an index of ours or another's collection, with the model that fits it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Everything that writes, against every fault: afterwards there is what there would be without one."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Few-shot training: its targets, its loss, and what a model and a linear map learn from a few texts."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 

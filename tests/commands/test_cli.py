@@ -1,7 +1,5 @@
 """`rerank-eval` as a user meets it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

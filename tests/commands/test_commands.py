@@ -1,7 +1,5 @@
 """`surprise-rerank` as a user meets it: each command once as it is meant."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

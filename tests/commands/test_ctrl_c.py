@@ -1,7 +1,5 @@
 """Ctrl-C at any moment: one line, exit code 130, and nothing that is half done."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """An index of a model behind an endpoint: made, filled, searched, tuned and served by commands."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of `surprise-rerank search --explain`, in a real browser."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results of a search as blocks on a terminal: hostile texts, wide characters, marks, bars."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """What a command imports: modules that take long, and that it does without, stay out."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

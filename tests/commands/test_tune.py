@@ -1,7 +1,5 @@
 """`surprise-rerank tune`: backgrounds and weights from files of questions, and searches with them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Wrong uses of the commands: one line that names it, exit code 2, and nothing left behind."""
 
-from __future__ import annotations
-
 import io
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Similarities of dense vectors against plain loops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

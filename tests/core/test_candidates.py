@@ -1,7 +1,5 @@
 """Pools and rankings: aligned arrays, one order for every store."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What a language model is given to read: the best of a budget, each text once, with its citation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Where stretches of a text stand: pages, headings and lines, and how they are cited."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """One thread for what one question multiplies."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

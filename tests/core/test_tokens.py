@@ -1,7 +1,5 @@
 """Ragged token batches: what goes in comes out, whole and in parts."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import tracemalloc

@@ -1,7 +1,5 @@
 """Spans for OpenTelemetry, read with its own SDK: their parents, their counts, and no text in any of them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence

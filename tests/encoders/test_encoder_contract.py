@@ -1,7 +1,5 @@
 """What every encoder does, whatever computes its vectors: any text, in its order, alike in any batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.tiny_models import native, tiny_bert

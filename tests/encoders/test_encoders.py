@@ -1,7 +1,5 @@
 """Encoders: the packaged model gives sentence-transformers' own vectors, for any text, in any batch."""
 
-from __future__ import annotations
-
 import copy
 import socket
 import sys

@@ -1,7 +1,5 @@
 """What other packages have that makes vectors, as encoders; their real classes where they are installed."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Encoders that are copied, pickled, and used in a forked process: they give the same vectors."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Endpoints that speak OpenAI's embeddings API, on a real HTTP server of these tests' own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A function from texts to vectors as an encoder: batches, attempts, and answers that are wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Multi-vector models: both sides as the model wants them, and its own MaxSim from our kernels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

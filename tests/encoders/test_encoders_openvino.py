@@ -1,7 +1,5 @@
 """Models computed by OpenVINO, in three precisions, and what becomes of their files."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

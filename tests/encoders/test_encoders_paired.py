@@ -1,7 +1,5 @@
 """Dense vectors of one model, tokens of another."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.words import WordEncoder

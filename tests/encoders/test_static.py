@@ -1,7 +1,5 @@
 """Static word vectors as an encoder: tokens are the words' vectors, unknown words follow the policy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Word vectors: every format gives back what was written, and damage is named."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

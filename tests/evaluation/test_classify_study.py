@@ -1,7 +1,5 @@
 """Classification: `rerank-eval classify` and its studies, from files to tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clusterings: `rerank-eval cluster`, from files to tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Data sets and systems side by side: tables, differences, averages, plots, and the files they go to."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """SentEval's downstream tasks: files, the classifier, the protocols, and the command."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """EvalRank: ranks by their definition, measures, files, reports, commands, and the published figures."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

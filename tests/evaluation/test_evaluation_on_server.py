@@ -1,7 +1,5 @@
 """`rerank-eval` on a server: exact unless it is told otherwise, and what it leaves there."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

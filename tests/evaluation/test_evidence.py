@@ -1,7 +1,5 @@
 """Judgements of pages and of passages: what counts, what is refused, and the figures that come of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Run files as systems and as candidates, through the whole evaluation; what is refused before it."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of labelled texts, and the vectors that are kept of them."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Benchmark files: lines, rows, numbers and labels, and what is said of malformed ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Running systems over questions, TREC run files, and measures that are trec_eval's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import ir_measures

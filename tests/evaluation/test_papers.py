@@ -1,7 +1,5 @@
 """The published figures beside ours: what is run, and what is told of the others."""
 
-from __future__ import annotations
-
 import pytest
 from click.testing import CliRunner
 

@@ -1,7 +1,5 @@
 """Reports: what is shown in every format, hostile texts, the JSON that is read again, and files."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Models as the sentence benchmarks use them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

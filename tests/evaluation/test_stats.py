@@ -1,7 +1,5 @@
 """Paired tests, intervals of differences, and the correction for many tests."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

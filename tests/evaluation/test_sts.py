@@ -1,7 +1,5 @@
 """Semantic textual similarity: files, every similarity by every model, and the command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

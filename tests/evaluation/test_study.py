@@ -1,7 +1,5 @@
 """The study of the defaults: its row `auto` is the product, and nothing is chosen on what is left out."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

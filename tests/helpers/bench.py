@@ -1,7 +1,5 @@
 """A folder with a model and documents, and `surprise-rerank` run in it."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

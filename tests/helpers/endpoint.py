@@ -1,7 +1,5 @@
 """A server that speaks OpenAI's embeddings API, on a port of this machine."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

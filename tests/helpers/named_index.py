@@ -1,7 +1,5 @@
 """A small index that adapters open by its names: its model is a file of word vectors, which loads at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

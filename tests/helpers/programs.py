@@ -5,8 +5,6 @@ The others are forked from one that has imported what they need.
 Arrow is imported after a fork, if at all: its allocator has a thread, and a child can hang for ever.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 from collections.abc import Callable

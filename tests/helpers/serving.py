@@ -1,7 +1,5 @@
 """Servers for tests: applications over small encoders, and a real server in a thread."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

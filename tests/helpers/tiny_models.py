@@ -1,7 +1,5 @@
 """Real models of one layer, untrained: of a vector, and of several as three libraries save theirs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of the documentation show what `benchmarks/expected/` says, and the script tells what is off."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

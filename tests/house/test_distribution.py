@@ -1,7 +1,5 @@
 """What `make dist` makes: a wheel that works, and a source distribution that makes the same wheel."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

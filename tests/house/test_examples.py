@@ -1,7 +1,5 @@
 """The scripts in examples/, as a user runs them."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What the image is made of, as far as it can be told without building it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Locals are called what they hold: some words say nothing of a value, and clean rooms bind none of them."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

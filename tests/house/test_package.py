@@ -1,7 +1,5 @@
 """What a user imports, and what the README promises."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

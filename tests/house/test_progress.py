@@ -1,7 +1,5 @@
 """Progress: a bar on a terminal, lines elsewhere, and how many documents a source says that it has."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """No public function takes an argument of the wrong kind, or ends in an exception that is not ours."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any

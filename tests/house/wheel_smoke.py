@@ -3,8 +3,6 @@
 Modules that are named behind it are as if they were not installed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import subprocess

@@ -1,7 +1,5 @@
 """Arguments of all public functions with values of the wrong kind, made from the signatures."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import math

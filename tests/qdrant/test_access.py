@@ -1,7 +1,5 @@
 """What a token of Qdrant must reach, for reading and for writing; on a real server that takes tokens."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

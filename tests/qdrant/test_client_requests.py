@@ -1,7 +1,5 @@
 """What is asked of a server, and how its answers are read, by REST and gRPC."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

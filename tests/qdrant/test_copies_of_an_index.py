@@ -1,7 +1,5 @@
 """An index that is copied with its vectors: nothing is encoded, and it answers as before."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.words import WordEncoder
 

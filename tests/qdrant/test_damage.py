@@ -1,7 +1,5 @@
 """Files of an index that were lost or changed behind its back."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Deleted means gone: no file of an index in a folder holds the text of a deleted document."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Qdrant Edge answers translated requests as qdrant-client's local mode answers the originals."""
 
-from __future__ import annotations
-
 import datetime
 import uuid
 from collections.abc import Callable, Iterator

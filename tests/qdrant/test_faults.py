@@ -1,7 +1,5 @@
 """A server that fails while documents are stored: each is there once afterwards, or the error names it."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import traceback

@@ -1,7 +1,5 @@
 """Several collections that answer a question together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Candidates from dense and lexical search together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The same behaviour over every storage of Qdrant that is available."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

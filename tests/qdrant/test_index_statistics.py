@@ -1,7 +1,5 @@
 """Statistics of stored documents: computed, refreshed, versioned, and never mixed up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from conftest import require_one_ranking

@@ -1,7 +1,5 @@
 """Killed processes: nothing is lost, nothing is there twice, and the next run goes on."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Backgrounds that are made without being asked for, kept beside the points, and look after themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

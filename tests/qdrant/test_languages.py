@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF001 - letters of other alphabets look like Latin ones
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Qdrant's BM25 in this process: its vectors, its settings, and what Qdrant makes of them."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Token vectors as Qdrant's multivectors: what goes in comes out, and Qdrant's MaxSim is our inclusion."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

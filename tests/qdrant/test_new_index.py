@@ -1,7 +1,5 @@
 """A first run that fails takes away what it has made, and nothing of another run's."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Several addresses of one Qdrant: another node takes over, the first is used again, and waits are told."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Shards and copies: as they are asked for, as they are shown, and what differs from them is named."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an index would take with more documents: computed, and compared with one that is there."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

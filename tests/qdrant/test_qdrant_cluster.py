@@ -3,8 +3,6 @@
 `benchmarks/cluster_faults.py` has all combinations; these are some of each kind, with shorter pauses.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

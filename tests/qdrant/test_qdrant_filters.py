@@ -1,7 +1,5 @@
 """Filters in Qdrant's JSON: what is wrong with one is said, and none of its conditions is dropped."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Blue and green: a new version takes the old one's place in one step, or not at all."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.words import Acting, WordEncoder, interrupted
 

@@ -1,7 +1,5 @@
 """Requests that fail are sent again while the fault may pass, and told in one line when it does not."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import socket

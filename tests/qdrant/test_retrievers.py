@@ -1,7 +1,5 @@
 """Surprise in three places, and BM25, inside the engine, and what Qdrant offers passed through."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Options of one call: as if the pipeline were made with them, whoever made the collection."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

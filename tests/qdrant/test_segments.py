@@ -1,7 +1,5 @@
 """Words fill segments that are finished on the way, so that memory does not grow with the documents."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

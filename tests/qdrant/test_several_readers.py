@@ -1,7 +1,5 @@
 """One embedded index, several programs: any number read it, or one changes it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Inclusion computed by Qdrant from multivectors: the scores, and the rankings of fusion and auto by it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.words import WordEncoder

@@ -1,7 +1,5 @@
 """Documents that are longer than the model's window: stored whole, in passages, and found by any of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Systems by name: on an index, in an evaluation and on the command line a name means one thing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Many customers in one index: a payload index of tenants."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

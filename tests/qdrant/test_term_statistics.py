@@ -1,7 +1,5 @@
 """BM25's moments over all documents, and the statistics that they come from: right after every change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents of equal scores: their order is that of their ids, however they were indexed."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Documents that are in their place and cannot be read this time: no prune and no rebuild drops them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The built-in data set made of the documentation of NumPy and SciPy."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Kinds of files that people have: what is read of each, its title, and what is named as not read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Files and folders as documents: what is read, what is left out and why, and that no file can stop it."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """One way to open everything: what is recognised, Python objects, collections of Qdrant, data sets."""
 
-from __future__ import annotations
-
 import datetime
 import uuid
 from collections.abc import Iterator

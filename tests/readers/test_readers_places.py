@@ -1,7 +1,5 @@
 """Where passages stand in the files that they were read from, from the reader to the hit."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

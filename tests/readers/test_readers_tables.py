@@ -1,7 +1,5 @@
 """Tables as documents: their columns, their malformed rows, and every kind of file that holds one."""
 
-from __future__ import annotations
-
 import datetime
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Judged data sets: BEIR folders and ir_datasets, and what is said about what cannot be read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

@@ -1,7 +1,5 @@
 """The default system: the equations of its module, and what an index is searched with by default."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

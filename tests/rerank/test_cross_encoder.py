@@ -1,7 +1,5 @@
 """Cross-encoders on the surprise scale: a real one of random weights, rerankers' protocol, and functions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Different answers first, and near-duplicates in one line, of any ranking and in any store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path

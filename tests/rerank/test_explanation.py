@@ -1,7 +1,5 @@
 """How a ranking comes about: token matches, distributions, shares, and what an index adds to them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Weights learned from judged questions, and the guard that declines them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

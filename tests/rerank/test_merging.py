@@ -1,7 +1,5 @@
 """Passages as lines of a ranking: neighbours that overlap are one, and a document has so many at most."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

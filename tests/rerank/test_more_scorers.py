@@ -1,7 +1,5 @@
 """Scores of the application beside auto's and fusion's: a reader of pairs, popularity, recency."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path

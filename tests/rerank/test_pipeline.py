@@ -1,7 +1,5 @@
 """Retrieve and re-rank in a row, with and without a re-ranker, in a thread or not."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from dataclasses import dataclass, field

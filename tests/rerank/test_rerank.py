@@ -1,7 +1,5 @@
 """Re-rankers: each against its formula, and what they say when something is missing."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import replace

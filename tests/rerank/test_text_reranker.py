@@ -1,7 +1,5 @@
 """Texts that somebody else retrieved: encoded on the fly, or fetched by id, and put in order."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from pathlib import Path

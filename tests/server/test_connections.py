@@ -1,7 +1,5 @@
 """Connections that hold a place without asking anything: timed, counted, and in nobody's way."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import logging

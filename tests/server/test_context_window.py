@@ -1,8 +1,6 @@
 # ruff: noqa: RUF001 - letters of other scripts are what this is about
 """What an agent reads of a text: all that a reader would see, and nothing else."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 

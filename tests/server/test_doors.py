@@ -1,7 +1,5 @@
 """One question, one answer: every interface gives the documents, order and numbers that Python gives."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

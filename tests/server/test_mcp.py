@@ -1,7 +1,5 @@
 """An index as tools of an agent, asked by the official SDK's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What operators see: metrics of every stage, whether Qdrant answers, and whose request a line is about."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator

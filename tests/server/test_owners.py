@@ -1,7 +1,5 @@
 """Who may do what: tokens with rights and tenants, over every route."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

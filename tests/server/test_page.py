@@ -1,7 +1,5 @@
 """The page to search in, in a real browser: clicks, keys, hostile texts, other hosts, and what axe finds."""
 
-from __future__ import annotations
-
 import json
 import urllib.parse
 from collections.abc import Iterator

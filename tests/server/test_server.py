@@ -1,7 +1,5 @@
 """The server's interfaces, without a network."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Programs that speak to Cohere, Jina and Text Embeddings Inference speak to the server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Documents that come to a running server: stored, found, replaced and removed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

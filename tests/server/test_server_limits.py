@@ -1,7 +1,5 @@
 """What the server refuses, what it does with callers that are slow or gone, and what it writes down."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

@@ -1,7 +1,5 @@
 """`surprise-rerank serve` as a process: where it listens, what it says, and how it ends."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

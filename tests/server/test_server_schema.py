@@ -1,7 +1,5 @@
 """The server does what its OpenAPI schema says: requests made up from the schema, in process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What Ray's workers make is what one process makes, also when a worker is killed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Similar documents: exact results, kept parts, refusals, copies, groups, an index, the command."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Killed at random moments: the same pairs as without."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """DynaMax: the pool's one matrix product against the paper's definition, and the family's identities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

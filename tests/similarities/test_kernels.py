@@ -1,7 +1,5 @@
 """Pool kernels: every chunk, thread and device gives what loops over pairs of tokens give."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Every named similarity by hand on two small texts, and what its parts do."""
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 import numpy as np

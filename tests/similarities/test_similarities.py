@@ -1,7 +1,5 @@
 """Every named similarity: DynaMax's fast form against the definition, and what all of them promise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

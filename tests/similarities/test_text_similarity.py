@@ -1,7 +1,5 @@
 """Similarities as a user meets them: on strings, in the re-ranker, and as systems of an evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

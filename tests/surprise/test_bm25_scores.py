@@ -1,7 +1,5 @@
 """BM25's scores: the same in every storage, whatever Qdrant's optimizer does, and for indexes of before."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A table of documents and questions: scores by definition, thresholds, cutoffs, and the best of each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import norm

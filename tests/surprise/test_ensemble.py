@@ -1,7 +1,5 @@
 """Ensembles: exact moments that merge, an identity, a bounded sample, and a file that cannot bite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The surprise score: fast forms against definitions, tails, mixing, and what is not defined."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

@@ -1,7 +1,5 @@
 """Other questions' best candidates as an ensemble: p-values, thresholds, promises, and the file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 

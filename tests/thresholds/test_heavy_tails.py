@@ -1,7 +1,5 @@
 """p of many questions: how often it is exceeded where the documents lie in clusters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

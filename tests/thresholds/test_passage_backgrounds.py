@@ -1,7 +1,5 @@
 """A background is of documents or of passages: each is measured, kept and judged by for its unit."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verdicts: one chance and the word that follows from it, or why nobody can tell."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
