@@ -198,7 +198,6 @@ def test_what_cannot_be_used_is_refused_in_one_line():
     for message, call in {
         "same description": lambda: plain(["a", "b", "a"]).fit(points),
         "labels must be at least one, got none": lambda: plain([]).fit(points),
-        "must be a list of names": lambda: plain("sport").fit(points),
         "expected a text, a list of texts, or a vector": lambda: plain({"a": 3}).fit(points),
         r"a label must be a string or a number, got \('a', 1\)": lambda: plain({("a", 1): [1.0, 0.0]}).fit(
             np.eye(2)
@@ -206,7 +205,6 @@ def test_what_cannot_be_used_is_refused_in_one_line():
         "exactly once": lambda: plain(NAMES, template="this").fit(NEWS),
         r"\{\} exactly once": lambda: plain(NAMES, template="{:>9}").fit(NEWS),
         r"exactly once, got '\{'": lambda: plain(NAMES, template="{").fit(NEWS),
-        "encoder must be": lambda: plain(NAMES, encoder=3).fit(points),
         "one of the labels: team, bank, got 'art'": lambda: plain(["team", "bank"], encoder=encoder).fit(
             NEWS, ["art"] * 6
         ),
@@ -217,13 +215,7 @@ def test_what_cannot_be_used_is_refused_in_one_line():
         "the length of y must be 6, got 2": lambda: plain(encoder=encoder).fit(NEWS, NAMES),
         "none_label is for exclusive": lambda: plain(NAMES, exclusive=False, none_label="x").fit(NEWS),
         "is a label, too": lambda: plain(["a", "b"], none_label="b").fit(NEWS),
-        "threshold must be a number": lambda: plain(NAMES, threshold="high").fit(NEWS),
-        "weight must be 'crossover'": lambda: SurpriseClassifier(labels, weight="auto").fit(points),
         "number from 0 to 1, got 2": lambda: SurpriseClassifier(labels, weight=2).fit(points),
-        "model='normal' is not known; there are: gaussian, .*, half-pooled": lambda: plain(
-            labels, model="normal"
-        ).fit(points),
-        "must be a FewShotTraining": lambda: plain(labels, training="some").fit(points, y),
         "training needs examples": lambda: plain(labels, training=FewShotTraining()).fit(points),
         "fine-tuning needs texts": lambda: plain(labels, training=FewShotTraining()).fit(points, y),
         "one text for every label": lambda: plain(encoder=encoder, training=FewShotTraining()).fit(
@@ -245,12 +237,6 @@ def test_what_cannot_be_used_is_refused_in_one_line():
         "with 3 columns": lambda: several.fit(points, np.zeros((300, 2))),
         "a class in y must be a string or a number, got None": lambda: plain(encoder=encoder).fit(
             NEWS, ["a", None, "b", "a", "b", "a"]
-        ),
-        "a class in y must be a string or a number, got nan": lambda: plain(encoder=encoder).fit(
-            NEWS, ["a", np.nan, "b", "a", "b", "a"]
-        ),
-        "a class in y must be a string or a number, got {}": lambda: plain(encoder=encoder).fit(
-            NEWS, ["a", {}, "b", "a", "b", "a"]
         ),
         "y must be strings or numbers, got .* use either for all classes": lambda: plain().fit(
             np.eye(6), ["a", 1, "b", "a", "b", "a"]
@@ -344,7 +330,6 @@ def test_a_linear_map_learns_from_frozen_vectors(weight):
     untrained = SurpriseClassifier(labels, weight=weight).fit(points, y)
     trained = SurpriseClassifier(labels, weight=weight, training=training)
     trained.fit(points[:60], y[:60], ensemble=points)
-    assert trained.linear_map_ is not None
     assert trained.ensemble_.count == 300
     rest = points[60:]
     assert (trained.predict(rest) == y[60:]).mean() > (untrained.predict(rest) == y[60:]).mean()

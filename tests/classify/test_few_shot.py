@@ -49,24 +49,13 @@ def one_line(error: pytest.ExceptionInfo[SurpriseRerankError]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("method", ["lora", None]),
-        ("learning_rate", [0, -1e-4, float("nan"), float("inf"), "fast", True]),
-        ("target_loss", [-0.1, "low"]),
-        ("gamma", [-1, "focal"]),
-        ("weight_decay", [-0.01]),
-        ("soft_negative", [-0.1, 1.5]),
-        ("target_f1", [1.1, "most"]),
-        ("max_epochs", [0, 1.5, True]),
-        ("seed", [-1, 0.5]),
-    ],
+    "setting", [{"learning_rate": 0}, {"target_loss": -0.1}, {"soft_negative": 1.5}, {"target_f1": 1.1}]
 )
-def test_settings_that_cannot_be_are_one_line_that_names_them(name, values):
-    for value in values:
-        with pytest.raises(DataError, match=name) as error:
-            FewShotTraining(**{name: value})
-        assert repr(value) in one_line(error)
+def test_settings_out_of_range_are_one_line_that_names_them(setting):
+    ((name, value),) = setting.items()
+    with pytest.raises(DataError, match=name) as error:
+        FewShotTraining(**setting)
+    assert repr(value) in one_line(error)
 
 
 # The loss

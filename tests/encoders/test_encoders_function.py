@@ -90,7 +90,6 @@ RETURNED = "what the embedding function 'words' returned"
             lambda texts: [[1.0] * 16, [np.nan] * 16, [1.0] * 16],
             f"{RETURNED} for texts 4 to 6 must be finite",
         ),
-        (lambda texts: [[1.0] * 16, [1.0] * 16, [1e300] * 16], f"{RETURNED} for texts 4 to 6 must be finite"),
         (lambda texts: [[1.0] * 3] * 3, rf"{RETURNED} for texts 4 to 6 must be of shape \(n,"),
         (lambda texts: [[1.0] * 16, [1.0] * 3, [1.0] * 16], "must be numbers of shape"),
         (lambda texts: [[1.0] * 16, None, ["a"] * 16], "must be numbers of shape"),
@@ -124,20 +123,6 @@ def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
     }
     assert len(prints) == 4
     assert encoder(Api()).fingerprint == encoder(lambda texts: WORDS.encode(texts).dense).fingerprint
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"name": " "}, "name must be a string that is not empty"),
-        ({"batch": 0}, "batch must be a whole number of at least 1, got 0"),
-        ({"dimension": -1}, "dimension must be a whole number of at least 1, got -1"),
-        ({"query_embed": "text"}, "query_embed must be a function, got 'text'"),
-    ],
-)
-def test_wrong_settings_are_refused(options, message):
-    with pytest.raises(DataError, match=message):
-        encoder(Api(), **options)
 
 
 def test_a_question_that_is_kept_is_not_sent_again():

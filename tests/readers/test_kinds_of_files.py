@@ -98,20 +98,14 @@ def read(path: Path, content: str | bytes, **options: object) -> list[Document]:
             "1\n\nx",
         ),
         ("a.json", '{"name": "pkg", "about": "dogs"}', "a", "name: pkg\n\nabout: dogs"),
+        ("a.md.gz", gzip.compress(b"# Title\n\n*dogs*"), "Title", "dogs"),
+        ("a.md.zst", pyarrow.compress(b"# Title\n\n*dogs*", "zstd", asbytes=True), "Title", "dogs"),
     ],
 )
 def test_a_file_is_read_with_its_title(tmp_path, name, content, title, text):
     (document,) = read(tmp_path / name, content)
     assert (document.id, document.title) == (name, title)
     assert text in document.text
-
-
-@pytest.mark.parametrize("name", ["a.md.gz", "a.md.zst"])
-def test_a_compressed_file_is_of_the_kind_before_that_ending(tmp_path, name):
-    raw = b"# Title\n\n*dogs*"
-    raw = gzip.compress(raw) if name.endswith("gz") else pyarrow.compress(raw, "zstd", asbytes=True)
-    (document,) = read(tmp_path / name, raw)
-    assert (document.id, document.title, document.text) == (name, "Title", "dogs")
 
 
 def test_json_is_a_document_or_an_array_of_documents(tmp_path):

@@ -112,39 +112,44 @@ def test_a_table_of_a_pdf_comes_once_and_on_its_own_page(tmp_path):
     assert place.page == 1
 
 
-def test_headings_of_pages_and_books_are_paths(tmp_path):
-    html = "<title>Guide</title><nav>Setup</nav><h1>Guide</h1><p>Setup, then Windows.</p><h2>Setup</h2>"
-    html += "<p>First.</p><h3>Windows</h3><p>Run it.</p><h2>Use</h2><p>Start   it.</p>"
-    markdown = "# Guide\n\nSetup, then Windows.\n\n## Setup\n\nFirst.\n\n### Windows\n\nRun it.\n\n"
-    markdown += "## Use\n\nStart it.\n"
-    (tmp_path / "a.html").write_text(html)
-    (tmp_path / "b.md").write_text(markdown)
-    (tmp_path / "c.txt").write_text("one\r\n\r\nthree")
-    pages = {document.id: document for document in open_documents(tmp_path)}
-    for name in ("a.html", "b.md"):
-        assert place_at(pages[name], "then Windows") in (None, Place())
-        assert place_at(pages[name], "First.") == Place(heading="Setup")
-        assert place_at(pages[name], "Run it.") == Place(heading="Setup > Windows")
-        assert place_at(pages[name], "Start it.") == Place(heading="Use")
-    assert place_at(pages["c.txt"], "three") == Place(line=3)
-
-
 TEXTS = {
+    "a.html": (
+        "<title>Guide</title><nav>Setup</nav><h1>Guide</h1><p>Setup, then Windows.</p><h2>Setup</h2><p>First."
+        "</p><h3>Windows</h3><p>Run it.</p><h2>Use</h2><p>Start   it.</p>"
+    ),
+    "a.md": (
+        "# Guide\n\nSetup, then Windows.\n\n## Setup\n\nFirst.\n\n### Windows\n\nRun it.\n\n"
+        "## Use\n\nStart it.\n"
+    ),
     "foo.1": ".TH FOO 1\n.SH SETUP\nFirst.\n.SS Windows\nRun it.\n.SH USE\nStart it.\n",
     "a.rst": "Guide\n=====\n\nSetup\n-----\n\nFirst.\n\nWindows\n~~~\n\nRun it.\n\nUse\n---\n\nStart it.\n",
     "a.adoc": "= Guide\n\n== Setup\n\nFirst.\n\n=== Windows\n\nRun it.\n\n== Use\n\nStart it.\n",
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_headings_of_manual_pages_and_marked_up_texts_are_paths(tmp_path, name):
-    (tmp_path / name).write_text(TEXTS[name])
+@pytest.mark.parametrize("name", [*TEXTS, "a.docx"])
+def test_headings_are_paths(tmp_path, name):
+    if name == "a.docx":
+        pytest.importorskip("kreuzberg")
+        office_document(tmp_path / name)
+    else:
+        (tmp_path / name).write_text(TEXTS[name])
     (document,) = open_documents(tmp_path)
     for text, path in (("First.", "Setup"), ("Run it.", "Setup > Windows"), ("Start it.", "Use")):
         place = place_at(document, text)
         assert place.heading.casefold() == path.casefold()
-        if name != "foo.1":
-            assert TEXTS[name].splitlines()[(place.line or 0) - 1] == text
+        if name in ("a.rst", "a.adoc"):
+            assert TEXTS[name].splitlines()[place.line - 1] == text
+        else:
+            assert place == Place(heading=place.heading, line=place.line)
+    if "then Windows" in document.text:
+        assert place_at(document, "then Windows") in (None, Place())
+
+
+def test_a_plain_text_has_lines(tmp_path):
+    (tmp_path / "c.txt").write_text("one\r\n\r\nthree")
+    (document,) = open_documents(tmp_path)
+    assert place_at(document, "three") == Place(line=3)
 
 
 ROWS = [("Name", "City"), *((f"owner{i}", f"town{i}") for i in range(30))]
@@ -208,8 +213,7 @@ def test_rows_of_a_table_are_whole_and_have_its_head_before_them(tmp_path, name)
         assert end.table == ""
 
 
-def test_headings_of_office_documents_are_paths(tmp_path):
-    pytest.importorskip("kreuzberg")
+def office_document(path: Path) -> None:
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
     def paragraph(text: str, style: str = "") -> str:
@@ -218,18 +222,16 @@ def test_headings_of_office_documents_are_paths(tmp_path):
 
     body = paragraph("Windows is in the contents.") + paragraph("Setup", "Heading1") + paragraph("First.")
     body += paragraph("Windows", "Heading2") + paragraph("Run it.") + paragraph("Use", "Heading1")
+    body += paragraph("Start it.")
     styles = "".join(
         f'<w:style w:type="paragraph" w:styleId="Heading{i}"><w:name w:val="heading {i}"/></w:style>'
         for i in (1, 2)
     )
-    with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         types = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
         archive.writestr("[Content_Types].xml", types)
         archive.writestr("word/document.xml", f"<w:document {space}><w:body>{body}</w:body></w:document>")
         archive.writestr("word/styles.xml", f"<w:styles {space}>{styles}</w:styles>")
-    (document,) = open_documents(tmp_path)
-    assert place_at(document, "First.") == Place(heading="Setup")
-    assert place_at(document, "Run it.") == Place(heading="Setup > Windows")
 
 
 def place_at(document: Document, text: str) -> Place | None:

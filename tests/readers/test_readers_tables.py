@@ -170,11 +170,6 @@ def test_a_line_without_end_takes_no_memory_and_its_neighbours_are_read(tmp_path
     assert source.expected() == 3
 
 
-def test_a_format_can_be_told(tmp_path):
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "part-0")
-    assert [d.id for d in open_documents(tmp_path / "part-0", format="parquet")] == ["1", "2"]
-
-
 def test_a_table_of_many_columns_is_read_in_time(tmp_path):
     count = 100_000
     head, row = ",".join(f"c{i}" for i in range(count)), ",".join("1" for _ in range(count))

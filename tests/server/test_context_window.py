@@ -9,32 +9,8 @@ import pytest
 from surprise_rerank.connectors.context_window import cleaned
 
 HIDDEN = (
-    *(
-        "\ufe00",
-        "\ufe0f",
-        "\U000e0100",
-        "\U000e0041",
-        "\u00ad",
-        "\u180e",
-        "\u180b",
-        "\u3164",
-        "\u115f",
-        "\u1160",
-    ),
-    *(
-        "\uffa0",
-        "\u061c",
-        "\u200b",
-        "\u200c",
-        "\u200d",
-        "\u2060",
-        "\u2064",
-        "\u206a",
-        "\ufeff",
-        "\ufff9",
-        "\u202e",
-    ),
-    *("\u034f", "\u17b4", "\u2800", "\u2065", "\U0001d173", "\U000e0fff", "\x00", "\x7f", "\x85", "\ud800"),
+    "\ufe00\ufe0f\U000e0100\U000e0041\u00ad\u180e\u180b\u3164\u115f\u1160\uffa0\u061c\u200b\u200c\u200d\u2060"
+    "\u2064\u206a\ufeff\ufff9\u202e\u034f\u17b4\u2800\u2065\U0001d173\U000e0fff\x00\x7f\x85\ud800"
 )
 SEEN = {
     "Latin": "naïve café, 10 % — \u201cquoted\u201d\u2026",
