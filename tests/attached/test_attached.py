@@ -555,10 +555,6 @@ def failing(texts: list[str]) -> Any:
     raise ConnectionError("no route to the model")
 
 
-def function(answer: Callable[[list[str]], Any], **more: Any) -> FunctionEncoder:
-    return FunctionEncoder(answer, name="api", dimension=16, **more)
-
-
 # What is there, how it is attached and searched, and what is said.
 REFUSED: dict[str, tuple[Made, dict[str, Any], str]] = {
     "another dimension": (of(), {"embed": WordEncoder(24)}, "has 16 dimensions, the model's have 24"),
@@ -587,18 +583,11 @@ REFUSED: dict[str, tuple[Made, dict[str, Any], str]] = {
     ),
     "no dense ones": (sparse_alone, {}, "no dense vectors and no multivectors.*it has 's'"),
     "no sparse ones": (of(), {"sparse": Bm25()}, "the collection has no sparse vector"),
-    "NaN": (of(), {"embed": function(lambda texts: [[float("nan")] * 16 for _ in texts])}, "NaN"),
-    "too many": (
+    "a failing model": (
         of(),
-        {"embed": function(lambda texts: [[1.0] * 16] * (len(texts) + 1))},
-        "the length of what the embedding function 'api' returned for texts 0 to 4 must be",
+        {"embed": FunctionEncoder(failing, name="api", dimension=16, attempts=2)},
+        "no route to the model",
     ),
-    "none": (
-        of(),
-        {"embed": function(lambda texts: [])},
-        "the length of what the embedding function 'api' returned for texts 0 to 4 must be",
-    ),
-    "a failing model": (of(), {"embed": function(failing, attempts=2)}, "no route to the model"),
     "no model": (
         of(),
         {"embed": None},
@@ -660,10 +649,6 @@ def test_what_is_asked_of_the_wrong_place_says_where_it_belongs(qdrant):
 def test_what_cannot_be_done_is_refused_before_it_begins(local):
     local.make(WordEncoder())
     collection = local.attach(WordEncoder())
-    with pytest.raises(DataError, match="did you mean 'auto'"):
-        collection.pipeline("atuo")
-    with pytest.raises(DataError, match=r"has no token vectors, which dynamax compares; .*enrich"):
-        collection.pipeline("dynamax")
     with pytest.raises(DataError, match="ranks inside Qdrant"):
         collection.text_reranker("bm25")
     with pytest.raises(DataError, match="carry no moments, which Qdrant computes surprise from"):

@@ -116,14 +116,6 @@ def test_a_chunk_has_the_text_of_those_around_it(chunks, count):
     assert " ".join(ranking[0].text.split()) == " ".join(expected)
 
 
-def test_a_hosts_retriever_gives_the_neighbours_too():
-    store = langchain_store()
-    from surprise_rerank.connectors.langchain import SurpriseRetriever
-
-    (document,) = SurpriseRetriever.attach(store, system="cosine", k=1, context=1).invoke(QUESTION)
-    assert " ".join(document.page_content.split()) == " ".join(SENTENCES[1:4])
-
-
 def test_the_first_and_the_last_of_each_text_have_one_neighbour(chunks):
     hits = chunks.pipeline("cosine").search(QUESTION, 7, context=1)
     assert len(hits) == 7

@@ -164,7 +164,6 @@ def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(index, cond
         ({"filter": "not json"}, "filter: is no JSON"),
         ({"filter": '{"must": [], "must": []}'}, "filter: an object has a key twice"),
         ({"filter": [OPEN]}, "filter:"),
-        ({"filter": {"must": [{"has_id": ["d0"]}]}}, "filter: has_id knows points"),
         ({"system": "dynmax"}, "did you mean 'dynamax'?"),
         ({"top_k": 0}, "top_k:"),
         ({"min_percentile": 0.999}, "0.999"),
