@@ -1,7 +1,5 @@
 """The study of the defaults: its row `auto` is the product, and nothing is chosen on what is left out."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from files import write_beir
-from words import WordEncoder
+from helpers.files import write_beir
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
@@ -81,9 +79,7 @@ def collection(dataset: RetrievalDataset, folder: Path, encoder: WordEncoder, ca
 
 
 @pytest.mark.parametrize("name", ["fusion", "auto"])
-def test_pools_and_scores_are_those_of_an_index(
-    collection: Collection, encoder: WordEncoder, dataset: RetrievalDataset, tmp_path: Path, name: str
-) -> None:
+def test_pools_and_scores_are_those_of_an_index(collection, encoder, dataset, tmp_path, name):
     with DocumentIndex.open(tmp_path / "index", encoder) as index:
         index.sync(dataset.documents)
         built = build_system(name, index, NO_OPTIONS.exactly())
@@ -110,14 +106,14 @@ def half(collection: Collection, first: int) -> Collection:
     return replace(collection, **{field: getattr(collection, field)[first::2] for field in of_questions})
 
 
-def test_nothing_is_chosen_on_what_is_left_out(collection: Collection) -> None:
+def test_nothing_is_chosen_on_what_is_left_out(collection):
     parts = {(name, "words"): half(collection, i) for i, name in enumerate(("even", "odd"))}
     chosen = Study(parts).left_out()
     alone = {name: Study({(name, "words"): parts[name, "words"]}) for name in ("even", "odd")}
     assert chosen == {"even": alone["odd"].chosen(["odd"]), "odd": alone["even"].chosen(["even"])}
 
 
-def test_every_row_has_its_values(collection: Collection) -> None:
+def test_every_row_has_its_values(collection):
     study = Study({("words", "model"): collection})
     table = quality_table(study, "model", {"words": AUTO})
     assert [row[0] for row in table.rows] == [*ROWS, "auto, fixed on the others", "auto"]
@@ -128,9 +124,7 @@ def test_every_row_has_its_values(collection: Collection) -> None:
     assert len(steps) == len(STEPS)
 
 
-def test_the_command_prints_the_tables(
-    folder: Path, cache: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_the_tables(folder, cache, encoder, monkeypatch):
     monkeypatch.setattr(command, "load_encoder", lambda name: encoder)
     monkeypatch.setattr(command, "SPLITS", {"words": "dev"})
     (folder.parent / "beir").mkdir(exist_ok=True)
