@@ -270,7 +270,7 @@ class StoredPassages(_View):
     def __len__(self) -> int:
         return len(self._whole)
 
-    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""
         return pool, self.pools.points_of(pool)
 
@@ -313,7 +313,7 @@ class TenantDocuments(_View):
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
-        """Reads documents by id; see `SearchedCollection.documents`."""
+        """The reader of documents by their ids; see `SearchedCollection.documents`."""
         return self.pools.documents
 
     def __len__(self) -> int:
@@ -333,7 +333,7 @@ class TenantDocuments(_View):
         records = self.storage.engine.smallest(size, DOCUMENT_FIELDS, self.pools.firsts())
         return tuple(to_document(record.payload) for record in records)
 
-    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""
         return pool, self.pools.points_of(pool)
 

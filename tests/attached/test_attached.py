@@ -279,6 +279,15 @@ def test_a_collection_of_somebody_else_with_the_name_of_the_place_stays(store):
     assert len(other.everything()) == 1
 
 
+def test_without_a_model_of_questions_it_is_enriched_and_has_no_background(local, monkeypatch):
+    monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
+    local.make(WordEncoder())
+    with Collection.attach(local.client, local.name, token_encoder=WordEncoder()) as collection:
+        assert collection.enrich().enriched == len(TEXTS)
+        assert collection.sync().enriched == 0
+        assert not collection.backgrounds()
+
+
 def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store):
     store.make(WordEncoder())
     encoder = Acting()

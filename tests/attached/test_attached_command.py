@@ -84,6 +84,18 @@ def test_enrich_asks_writes_goes_on_and_takes_away(desk):
     assert "nothing had been added" in desk.run("enrich", "--remove", *keys)
 
 
+def test_enrich_measures_a_background_where_the_model_is_named(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
+    keys = ("--config", str(desk.keys))
+    assert "no background was measured" in desk.run("enrich", *keys)
+    assert "background of" not in desk.run("status", *keys)
+    desk.keys.write_text('text = "inhalt"\nmodel = "words"')
+    desk.run("enrich", *keys)
+    assert "background of auto" in desk.run("status", *keys)
+
+
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [

@@ -111,7 +111,7 @@ USES = [
     ("similar docs.jsonl --out n.csv --model words.txt --set device=toaster", "'toaster' cannot be used"),
     ("similar docs.jsonl --out n.csv --model words.txt --set workers=2", "belongs to --ray"),
     ("indx docs.jsonl", "No such command 'indx'. Did you mean 'index'?"),
-    ("rerank-eval --dataset no/such", "'no/such' is not 'demo', no folder, and no id of ir_datasets"),
+    ("rerank-eval --dataset no/such", "'no/such' is no file, no folder, and no id of ir_datasets"),
     ("rerank-eval --dataset demo --model nothing.txt", "cannot load the model 'nothing.txt'"),
     ("rerank-eval --dataset demo --report no/x.html", "there is no folder no"),
     ("rerank-eval --dataset demo --systems dynmax-idf", "did you mean 'dynamax-idf'?"),

@@ -11,6 +11,7 @@ from helpers.files import write_beir, write_lines, write_vectors
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.main import command
+from surprise_rerank.eval.retrieval.comparison import differences
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
 from surprise_rerank.eval.retrieval.runs import SystemResult
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings
@@ -66,6 +67,19 @@ def test_a_run_is_found_by_the_name_of_the_data_set(settings, tmp_path):
     (tmp_path / "animals-test" / "theirs.trec").write_text("q1 Q0 d0 1 1 x\n")
     pattern = str(tmp_path / "{dataset}" / "theirs.trec")
     assert named(evaluate(replace(settings, runs=(pattern,))))["theirs"].run["q1"].ids == ("d0",)
+
+
+def test_two_runs_are_compared_with_each_other(settings, tmp_path):
+    for name, documents in {"a": ("d7", "d2"), "b": ("d2", "d7")}.items():
+        lines = [f"{q} Q0 {d} 1 {2 - i} x\n" for q in QUERIES for i, d in enumerate(documents)]
+        (tmp_path / f"{name}.trec").write_text("".join(lines))
+    runs = tuple(f"{name}={tmp_path / name}.trec" for name in "ab")
+    of_runs = replace(settings, systems=("a",), runs=runs, baseline="a")
+    evaluation = evaluate(of_runs)
+    assert named(evaluation).keys() == {"a", "b"}
+    assert [difference.system for difference in differences(evaluation, "a")] == ["b"]
+    with pytest.raises(DataError, match="system='c' is not known"):
+        evaluate(replace(of_runs, systems=("c",)))
 
 
 def test_what_cannot_work_is_told_before_anything_is_measured(settings, tmp_path):

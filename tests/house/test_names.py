@@ -13,7 +13,7 @@ PRODUCT = ("surprise_rerank", "connectors", "eval")
 # Folders whose files are free of them: the product, and rooms of tests. A room that has become so is added.
 CLEAN = (
     *sorted({str(path.parent.relative_to(ROOT)) for top in PRODUCT for path in (ROOT / top).rglob("*.py")}),
-    *("benchmarks", "benchmarks/study", "tests", "tests/adapters", "tests/commands", "tests/core"),
+    *("benchmarks", "tests", "tests/adapters", "tests/commands", "tests/core"),
     *("tests/evaluation", "tests/house", "tests/rerank", "tests/server", "tests/similar"),
     *("tests/similarities", "tests/surprise", "tests/thresholds"),
 )

@@ -127,16 +127,12 @@ def test_the_first_examples_run(tmp_path):
         check=True,
         env={**os.environ, "SURPRISE_RERANK_BACKGROUND": "on"},
     )
-    papers, ranked, passages, texts, similarity, classes, nearest = json.loads(done.stdout)
+    papers, ranked, passages, texts = json.loads(done.stdout)
     shown = [textwrap.dedent(block) for block in re.findall(r"\n\n((?:    .*\n|\n)+)", page)]
     assert papers in [textwrap.dedent(block) for block in re.findall(r"\n\n((?:    .*\n)+)", readme)]
     assert numbers_rounded(ranked) in [numbers_rounded(block) for block in shown]
     assert numbers_rounded(passages) in [numbers_rounded(block) for block in shown]
     assert "Dogs bark" in texts.splitlines()[0]
-    first, second = map(float, similarity.strip("[]\n").split())
-    assert first > second
-    assert classes == "['delivery']\n"
-    assert "'document': '0', 'neighbour': '1'" in nearest
 
 
 def numbers_rounded(text: str) -> str:

@@ -121,7 +121,7 @@ def test_an_id_is_of_its_tenant(open_index):
         with pytest.raises(DataError, match=r"not in .*, such as '2' of tenant 'acme'"):
             index.fetch(["2"], frozenset(), tenant="acme")
 
-        with pytest.raises(DataError, match="has tenants, and nobody says whose documents"):
+        with pytest.raises(DataError, match="has tenants, and none is named"):
             index.delete(["1"])
         assert index.delete(["1", "2"], tenant="acme") == 1
         assert held(index.of_tenant(ALL)) == {key: own.text for key, own in TEXTS.items() if key != "acme/1"}
@@ -237,7 +237,7 @@ def test_the_command_line_has_tenants(tmp_path, monkeypatch):
     assert isinstance(refused.exception, DataError)
     assert "(--tenant NAME)" in str(refused.exception)
     refused = CliRunner().invoke(command, ["search", "cats", *own])
-    assert "has tenants, and nobody says" in str(refused.exception)
+    assert "has tenants, and none is named" in str(refused.exception)
     every = json.loads(run("search", "cats", "--tenant", "*", "--json", "--top", "30"))
     assert len(every["hits"]) == 30
     removed = json.loads(run("index", "--delete", "1", "--delete", "2", "--tenant", "bolt", "--json"))
@@ -254,7 +254,7 @@ def test_an_index_with_tenants_is_not_searched_for_nobody(open_index):
         for system in ("auto", "cosine"):
             for pipeline in (index.pipeline(system), index.of_tenant(ALL).pipeline(system)):
                 assert set(pipeline.search("cats", 30, tenant="bolt").ids) == ids("bolt")
-            with pytest.raises(DataError, match=r"has tenants, and nobody says .* give tenant="):
+            with pytest.raises(DataError, match=r"has tenants, and none is named; give tenant="):
                 index.pipeline(system).search("cats")
             every = index.pipeline(system, tenant=ALL)
             assert set(every.search("cats", 30).ids) == {
@@ -264,7 +264,7 @@ def test_an_index_with_tenants_is_not_searched_for_nobody(open_index):
             assert set(narrowed.ids) == {f"acme/{name}" for name in ids("acme")}
         with pytest.raises(DataError, match=r"is '\*', which stands for all of them; give"):
             index.sync([Document("1", "cats", metadata={"customer": ALL})], background=False)
-        with pytest.raises(DataError, match="has tenants, and nobody says"):
+        with pytest.raises(DataError, match="has tenants, and none is named"):
             list(index.ids())
 
 

@@ -26,6 +26,10 @@ MANUAL = (
     '.\\" A comment\n.de Sp\n.if n .sp\n..\n.TH LS 1 "2020"\n.SH NAME\nls \\- list \\fBfiles\\fR\n'
     '.SH OPTIONS\n.TP 4\n.BR \\-a ", " \\-\\-all\nhidden ones, too\n'
 )
+BOOK = (
+    "<description><title-info><book-title>Title</book-title></title-info></description>"
+    "<body><section><title><p>Part</p></title><p>dogs</p></section></body>"
+)
 SUBTITLES = (
     "1\n00:00:01,000 --> 00:00:02,000\n<i>Hello</i> dogs\nand cats\n\n2\n00:00:03,000 --> 00:00:04,000\nbye\n"
 )
@@ -69,6 +73,18 @@ def read(path: Path, content: str | bytes, **options: object) -> list[Document]:
         ("a.xls", "<title>Title</title><table><tr><td>dogs<td>1</table>", "Title", "dogs  1"),
         ("a.msg", "::msgcat::mcset de dogs Hunde\n", "a", "dogs Hunde"),
         ("a.ipynb", NOTEBOOK, "a", "Head\n\nwords\n\nprint(1)"),
+        ("a.fb2", f"<FictionBook>{BOOK}</FictionBook>", "Title", "Part\n\ndogs"),
+        (
+            "a.xml",
+            "<list><!-- cats --><item a='1'>dogs &lt; 3</item><![CDATA[a <b>b</b>]]></list>",
+            "a",
+            "dogs < 3\n\na\n\nb",
+        ),
+        ("a.rss", "<rss><channel><title>dogs</title></channel></rss>", "a", "dogs"),
+        ("a.yaml", "# dogs\nname: bark\n", "a", "# dogs\nname: bark"),
+        ("a.qmd", "# Title\n\ndogs\n", "Title", "dogs"),
+        ("app.log.1", "dogs barked\n", "app.log", "dogs barked"),
+        ("ls.1ssl", MANUAL, "LS(1)", "ls - list files"),
         ("ls.1", MANUAL, "LS(1)", "ls - list files\n\nOPTIONS\n\n-a, --all\nhidden ones, too"),
         ("a.srt", SUBTITLES, "a", "Hello dogs and cats\nbye"),
         ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000 align:left\n<v Ann>Hello\n", "a", "Hello"),

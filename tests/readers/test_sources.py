@@ -328,7 +328,7 @@ def test_an_id_and_another_split_conflict(spec, split, problem):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("bier/scifact", r"'bier/scifact' is not 'demo', no folder, .* mean .*\bbeir/scifact"),
+        ("bier/scifact", r"'bier/scifact' is no file, no folder, .* mean .*\bbeir/scifact"),
         ("zzzzzzzz", r"the ids are listed at https://ir-datasets.com"),
         ("beir", r"'beir' is .* no id of ir_datasets with documents; did you mean beir/arguana"),
         ("aquaint", r"'aquaint' needs \S*home\S*aquaint\S*, which is missing"),

@@ -236,7 +236,7 @@ def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index):
     assert len(scores) == 3
 
 
-def test_a_search_gives_documents_with_scores_text_and_metadata(searching):
+def test_a_search_gives_documents_with_scores_text_and_metadata(searching, index):
     answer = searching.post("/v1/search", json={"query": "what gives lift", "top_k": 2}).json()
     assert answer["system"] == "DynaMaxScorer"
     first, second = answer["results"]
@@ -244,6 +244,9 @@ def test_a_search_gives_documents_with_scores_text_and_metadata(searching):
     assert first["metadata"] == {"n": 3}
     assert first["relevance_score"] == first["percentile"] >= second["percentile"]
     assert first["score"] > second["score"]
+    (hit, _) = index.pipeline("dynamax").search("what gives lift", top_k=2)
+    said_by_the_server = {"line_id", "relevance_score", "excerpt", "rank_compared"}
+    assert {key: value for key, value in first.items() if key not in said_by_the_server} == hit.to_json()
 
 
 # State

@@ -141,7 +141,7 @@ def test_documents_of_two_customers_may_have_one_id(tmp_path):
         assert {"acme/s", "bolt~1x/s"} <= set(found(client, "stocks", tenant=ALL))
         refused = client.delete("/v1/documents/s")
         assert refused.status_code == 422
-        assert refused.json()["detail"].startswith("the index has tenants, and nobody says")
+        assert refused.json()["detail"].startswith("the index has tenants, and none is named")
         assert str(tmp_path) not in refused.text
         assert client.delete("/v1/documents/s", params={"tenant": "bolt/x"}).json()["deleted"] == 1
         assert client.delete("/v1/documents/s", params={"tenant": "bolt/x"}).json()["deleted"] == 0

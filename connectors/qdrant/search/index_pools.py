@@ -151,7 +151,7 @@ class IndexPools(Pools):
         options = self.storage.manifest.options
         if self.tenant is None and options.tenant is not None:
             raise DataError(
-                "the index has tenants, and nobody says whose documents are searched; give "
+                "the index has tenants, and none is named; give "
                 f"tenant= (--tenant NAME), '' for those of no tenant, {ALL!r} for those of all"
             )
 

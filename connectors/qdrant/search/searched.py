@@ -129,7 +129,7 @@ class SearchedCollection(ABC):
 
     @abstractmethod
     def remedy(self, what: str) -> str:
-        """What one can do where there are no `words` or no `token vectors`."""
+        """Return what a user can do where there are no `words` or no `token vectors`."""
 
     @property
     @abstractmethod
@@ -143,7 +143,7 @@ class SearchedCollection(ABC):
     @property
     @abstractmethod
     def language(self) -> str:
-        """Of the documents' words."""
+        """The language of the documents' words."""
 
     @property
     @abstractmethod
@@ -247,7 +247,7 @@ class SearchedCollection(ABC):
         return None
 
     @abstractmethod
-    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates that are not known to be deleted, and their points."""
 
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
@@ -256,7 +256,7 @@ class SearchedCollection(ABC):
 
     def with_inclusion(self, pool: Candidates, question: InclusionQuestion) -> Candidates:
         """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
-        pools, (pool, points) = self.pools, self.there(pool)
+        pools, (pool, points) = self.pools, self.still_stored(pool)
         wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
         asks = {"inclusion": (lambda limit: pools.inclusion(question, wanted, limit), len(points))}
         records = pools.every(asks)["inclusion"]
