@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, get_args
 
@@ -47,7 +47,7 @@ from surprise_rerank.connectors.qdrant.storage.opening import (
 from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, PointMaker, SyncReport
 from surprise_rerank.connectors.qdrant.writing.inventory import no_documents, require_nothing_lost
-from surprise_rerank.connectors.qdrant.writing.kept_terms import KeptTerms, PointWriter
+from surprise_rerank.connectors.qdrant.writing.kept_terms import KeptTerms, PointWriter, changing_points
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
@@ -106,7 +106,7 @@ class DocumentIndex(NeverCopied, RankedCollection):
         self._encoder = encoder
         _opened.add(self)
         self._statistics: Statistics | None = None
-        self._terms = KeptTerms(storage)
+        self._terms = KeptTerms(storage.engine, storage)
         self._density: float | None = None
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
@@ -484,8 +484,8 @@ class DocumentIndex(NeverCopied, RankedCollection):
         return self.manifest.words
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:
-        counts = self.manifest.options.bm25 is not None
-        return self._terms.changing() if counts else nullcontext(PointWriter(self.storage.engine, None))
+        kept = None if self.manifest.options.bm25 is None else self._terms
+        return changing_points(self.storage.engine, kept)
 
     def statistics(self) -> Statistics | None:
         """The statistics that the documents carry; None where no ensemble was set."""

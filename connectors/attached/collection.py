@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
@@ -16,15 +16,10 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.attached.enrichment import (
     SUFFIX,
-    TOKENS,
     TRIED,
-    WORD_STATISTICS,
-    WORDS,
     EnrichCost,
     Enricher,
     Enrichment,
-    EnrichmentRecord,
-    EnrichReport,
     behind,
 )
 from surprise_rerank.connectors.attached.finding import (
@@ -42,7 +37,6 @@ from surprise_rerank.connectors.attached.layouts import (
     PayloadLayout,
     find_layout,
     is_random,
-    point_id,
 )
 from surprise_rerank.connectors.attached.neighbours import texts_around
 from surprise_rerank.connectors.attached.pools import ForeignPools
@@ -61,11 +55,12 @@ from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of, st
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
-from surprise_rerank.connectors.qdrant.schema import PointId
+from surprise_rerank.connectors.qdrant.schema import BESIDE, PointId, given_point_id
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
+from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds
@@ -90,7 +85,6 @@ _PAGE = 10_000  # ids in a request
 _TERMS_PAGE = 2000  # points with sparse vectors
 _MEMBERS = 4096  # vectors that are kept, for similarities without exact moments
 _BYTES, _NUMBER = 8 * 2**20, 12  # of a page of vectors, as JSON, and of a number in it
-_PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 
 
 class Collection(NeverCopied, RankedCollection):
@@ -125,8 +119,6 @@ class Collection(NeverCopied, RankedCollection):
         self.enriched = self._found_enriched()
         self._counted: dict[str, Ensemble | TermStatistics] = {}
         self._samples: dict[int, tuple[str, ...]] = {}
-        self._added: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
-        self._looked = 0.0
         self._lock = PerProcess(threading.RLock)
 
     @classmethod
@@ -227,7 +219,7 @@ class Collection(NeverCopied, RankedCollection):
         words: bool | Bm25 = True,
         dry_run: bool = False,
         show_progress: bool = False,
-    ) -> EnrichReport | EnrichCost:
+    ) -> SyncReport | EnrichCost:
         """Add what rankings are better with, in a collection `NAME.surprise` beside it, or update it.
 
         That is token vectors of the documents, and sparse vectors of their words by Qdrant's BM25. A dry run
@@ -245,19 +237,18 @@ class Collection(NeverCopied, RankedCollection):
         enricher = self._enricher(tokens, settings and self._in_language(settings))
         if dry_run:
             return enricher.cost(self.sample_documents(TRIED))
-        report = self._run(enricher, show_progress)
+        report = self._run(enricher, show_progress, lambda changed: nullcontext())
         look_after_backgrounds(self, show_progress=show_progress)
         return report
 
-    def sync(self, *, show_progress: bool = False) -> EnrichReport:
+    def sync(self, *, show_progress: bool = False) -> SyncReport:
         """Bring the statistics and what `enrich` added up to date with the collection."""
         border.flags(show_progress=show_progress)
         self.refresh()
-        record, report = self.enriched.record, EnrichReport()
+        record, report = self.enriched.record, SyncReport()
         if record is not None:
             enricher = self._enricher(bool(record.model), record.words)
-            with self.counting_changes(enricher.changed.total):
-                report = self._run(enricher, show_progress)
+            report = self._run(enricher, show_progress, self.counting_changes)
         look_after_backgrounds(self, show_progress=show_progress)
         return report
 
@@ -329,7 +320,7 @@ class Collection(NeverCopied, RankedCollection):
 
     def reload(self) -> None:
         """Find what was added, or taken away, meanwhile."""
-        self.enriched, self._added = self._found_enriched(), None
+        self.enriched = self._found_enriched()
 
     # What `SearchedCollection` asks for
 
@@ -341,7 +332,7 @@ class Collection(NeverCopied, RankedCollection):
             return self.vectors
         return replace(
             self.vectors,
-            tokens=TOKENS,
+            tokens=BESIDE.tokens,
             token_size=record.token_dimension,
             token_cosines=True,
             token_fields=TOKEN_FIELDS,
@@ -362,7 +353,7 @@ class Collection(NeverCopied, RankedCollection):
         """The words of documents: those that were added, or the collection's own sparse vectors."""
         vectors = self.vectors
         if self.enriched.words is not None:
-            return Words(WORDS, self._weighted, lambda terms: self.added_terms(), kind="words")
+            return Words(BESIDE.words, self._weighted, self.enriched.terms.statistics, kind="words")
         if self._sparse is None or vectors.sparse is None:
             return None
         return Words(
@@ -428,7 +419,7 @@ class Collection(NeverCopied, RankedCollection):
             if size not in self._samples:
                 self._samples[size] = self._sampled(size)
             points = self._samples[size]
-        return self.pools.of_points([point_id(name) for name in points], fields)
+        return self.pools.of_points([given_point_id(name) for name in points], fields)
 
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates whose documents were not deleted meanwhile, and their points."""
@@ -447,26 +438,11 @@ class Collection(NeverCopied, RankedCollection):
 
     # Statistics
 
-    def added_terms(self) -> TermStatistics:
-        """What every term weighs over the words that were added, as the last run has counted them."""
-        files = self.enriched.files
-        with self._lock.get():
-            if self._added is None or time.monotonic() > self._looked + _PATIENCE:
-                if self._added is None or not files.holds(WORD_STATISTICS, self._added[0]):
-                    content = files.read_file(WORD_STATISTICS)
-                    if content is None:
-                        raise DataError(
-                            f"{self.where}: the statistics of the words that were added are gone; run sync "
-                            "(surprise-rerank enrich)"
-                        )
-                    self._added = digest_of(content), TermStatistics.from_bytes(content)
-                self._looked = time.monotonic()
-            return self._added[1]
-
     def _weighted(self, text: str) -> SparseVector:
         """A question's words with their weights over those that were added."""
         assert self.enriched.words is not None
-        return self.added_terms().weighted(self.enriched.words.query(text))
+        words = self.enriched.words.query(text)
+        return self.enriched.terms.statistics(words.indices).weighted(words) if len(words.indices) else words
 
     @property
     def _terms_file(self) -> str:
@@ -528,7 +504,7 @@ class Collection(NeverCopied, RankedCollection):
     def _found_enriched(self) -> Enrichment:
         name, open_engine = self.points.collection, self._connection.engine
         files = CollectionFiles(open_engine(files_name(name)), self.points.spread)
-        enriched = Enrichment(open_engine(name + SUFFIX), files, EnrichmentRecord.read(files, self.where))
+        enriched = Enrichment.of(open_engine(name + SUFFIX), files, self.where)
         if enriched.has_tokens and self.token_encoder is not None:
             enriched.check(self.token_encoder, self.where)
         return enriched
@@ -552,13 +528,18 @@ class Collection(NeverCopied, RankedCollection):
         sample = self.sample_documents(SAMPLED)
         return replace(words, language=stems_of(language_of([document.content for document in sample])))
 
-    def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
-        with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:
-            try:
-                report = enricher.run(advance)
-            except IndexingError:  # of single documents: all others can be read now
-                self.reload()
-                raise
+    def _run(
+        self,
+        enricher: Enricher,
+        show_progress: bool,
+        counting: Callable[[Callable[[], int]], AbstractContextManager[None]],
+    ) -> SyncReport:
+        try:
+            with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as work:
+                report = enricher.run(work, counting)
+        except IndexingError:  # of single documents: all others can be read now
+            self.reload()
+            raise
         self.reload()
         return report
 

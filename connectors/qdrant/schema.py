@@ -76,6 +76,38 @@ def point_id(key: str, number: int = 0) -> str:
     return str(document if number == 0 else uuid.uuid5(document, str(number)))
 
 
+def given_point_id(name: str) -> PointId:
+    """Return the id of a point, from the string that stands for it."""
+    return int(name) if name.isascii() and name.isdigit() else name
+
+
+@dataclass(frozen=True, slots=True)
+class PointForm:
+    """What the points of documents hold, by name, and what a document's key and its points' ids are.
+
+    Points beside somebody else's collection have the ids of its points, which are the keys, too, and of a
+    document the hash alone.
+    """
+
+    dense: str | None = DENSE
+    tokens: str = TOKEN_VECTORS
+    words: str = BM25
+    is_beside: bool = False
+
+    def point_id(self, key: str, number: int = 0) -> PointId:
+        """Return the id of a document's point, or of a later passage's."""
+        return given_point_id(key) if self.is_beside else point_id(key, number)
+
+    def key(self, record: Record, key_field: str) -> str:
+        """Return what the document of a stored point is known by."""
+        return record.id if self.is_beside else record.payload[key_field]
+
+
+OF_INDEX = PointForm()
+# No names that a collection of somebody else has: a request goes to where its vector is.
+BESIDE = PointForm(None, "surprise_tokens", "surprise_words", is_beside=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """A document, or a passage of one, as it is stored."""

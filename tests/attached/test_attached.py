@@ -215,7 +215,7 @@ def test_enriched_it_ranks_as_an_index_and_nothing_of_the_owners_changes(
     vectors = len(pooled_tokens(encoder.encode(LONG).require_tokens()).norms)
     # Words, hashes and shapes take about as much as token vectors of 16 components.
     assert 32 * vectors < cost.bytes < 32 * vectors + 60_000
-    assert str(collection.enrich()).startswith("24 enriched, 0 unchanged")
+    assert str(collection.enrich()).startswith("24 added, 0 updated, 0 unchanged")
     assert store.everything() == before
     again = store.attach(encoder)
     with DocumentIndex.open(tmp_path, encoder, options=IndexOptions(passages=None)) as index:
@@ -227,7 +227,7 @@ def test_enriched_it_ranks_as_an_index_and_nothing_of_the_owners_changes(
                 np.testing.assert_allclose(found.scores, own.scores, rtol=1e-3, atol=1e-3)
                 assert found.notes == own.notes
     encoder.encoded_texts.clear()
-    assert str(again.enrich()).startswith("0 enriched, 24 unchanged")
+    assert str(again.enrich()).startswith("0 added, 0 updated, 24 unchanged")
     assert not encoder.encoded_texts
     assert collection.remove_enrichment()
     names = [found.name for found in store.client.get_collections().collections]
@@ -239,14 +239,14 @@ def test_an_interrupted_run_is_read_by_nobody_and_goes_on_where_it_stopped(store
     store.make(WordEncoder(), MANY)
     with pytest.raises(KeyboardInterrupt):
         store.attach(interrupted(300)).enrich()
-    assert store.client.count(f"{store.name}.surprise").count == 512
+    assert store.client.count(f"{store.name}.surprise").count == 384
     encoder = WordEncoder()
     reader = store.attach(encoder)
     assert any("not finished" in value for _, value in reader.status().facts())
     assert "dynamax" not in reader.pipeline().search(QUESTION, 3).parts
     looked_at = len(encoder.encoded_texts)
-    assert str(reader.enrich()).startswith("88 enriched, 512 unchanged")
-    assert len(encoder.encoded_texts) - looked_at == 88
+    assert str(reader.enrich()).startswith("216 added, 0 updated, 384 unchanged")
+    assert len(encoder.encoded_texts) - looked_at == 216
     assert "dynamax" in reader.pipeline().search(QUESTION, 3).parts
 
 
@@ -258,7 +258,7 @@ def test_words_that_were_added_score_as_an_index_of_ours(
     collection, reader = store.attach(encoder), store.attach(encoder)
     collection.enrich(tokens=False)
     reader.reload()
-    monkeypatch.setattr("surprise_rerank.connectors.attached.collection._PATIENCE", 0.0)
+    monkeypatch.setattr("surprise_rerank.connectors.qdrant.writing.kept_terms._PATIENCE", 0.0)
     known = {str(i): text for i, text in enumerate(TEXTS)}
     for changed in ({}, {"100": "bread of rye", "101": "flour"}, {"7": "rye"}):
         for name, text in changed.items():
@@ -296,7 +296,7 @@ def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store: Store) 
     encoder.act = lambda: store.delete(7)
     collection.enrich()
     assert store.client.count(store.name).count == len(TEXTS) - 1
-    assert collection.sync().enriched == 0
+    assert collection.sync().added == 0
     assert "7" not in collection.pipeline("bm25").search("word1 word2 bread stocks", 48).ids
 
 
@@ -306,7 +306,7 @@ def test_points_without_a_dense_vector_are_left_out_where_it_is_compared(local: 
     local.client.upsert(local.name, [models.PointStruct(id=99, vector={}, payload={"text": "no vector"})])
     collection = local.attach(encoder)
     collection.enrich()
-    assert collection.sync().enriched == 0
+    assert collection.sync().added == 0
     assert "99" not in collection.pipeline("surprise").search(QUESTION, 49).ids
     assert "99" in collection.pipeline("bm25").search("no vector", 49).ids
     assert len(collection.text_reranker("surprise").rank(QUESTION, TEXTS[:5], ids=[*"01234"])) == 5
@@ -325,7 +325,7 @@ def test_what_was_added_changed_and_deleted_is_found(store: Store) -> None:
     behind = collection.pipeline("dynamax").search("bread of rye", 5)
     assert any("is missing or of an earlier text; run sync" in note for note in behind.notes)
     report = collection.sync()
-    assert (report.enriched, report.unchanged, report.removed) == (2, 46, 1)
+    assert (report.added, report.updated, report.unchanged, report.removed) == (1, 1, 46, 1)
     current = collection.pipeline("dynamax").search("bread of rye", 5)
     assert current.notes == ()
     assert current.ids[0] == "3"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.opening import check_new, location_of, open_storage
-from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, PointWriter
+from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, changing_points
 from surprise_rerank.connectors.qdrant.writing.writer import UPSERT_BYTES, UPSERT_POINTS, upsert_in_halves
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.errors import StoreError
@@ -114,8 +114,8 @@ def _copy_points(source: Storage, target: Storage, on_progress: Callable[[int], 
     options = source.reload().options
     wanted = {TOKEN_VECTORS: options.tokens, BM25: options.bm25, SURPRISE: options.surprise_vector}
     names = [DENSE, *(name for name, is_stored in wanted.items() if is_stored)]
-    writing = KeptTerms(target).changing() if options.bm25 else nullcontext(PointWriter(target.engine, None))
-    with target.engine.changing(), writing as points:
+    kept = KeptTerms(target.engine, target) if options.bm25 else None
+    with target.engine.changing(), changing_points(target.engine, kept) as points:
         for records in source.engine.scroll(STORED_FIELDS, names, batch=_PAGE):
             batches = in_batches(map(_point, records), lambda point: point.size, UPSERT_BYTES, UPSERT_POINTS)
             for batch in batches:
