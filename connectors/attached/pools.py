@@ -132,10 +132,6 @@ class ForeignPools(Pools):
         """A filter for these points."""
         return models.Filter(must=[models.HasIdCondition(has_id=[given_point_id(key) for key in keys])])
 
-    def these(self, records: Sequence[Record]) -> models.Filter:
-        """A filter for these points."""
-        return self.among([record.id for record in records])
-
     def is_apart(self, vector: str) -> bool:
         """Whether a vector was added beside the collection."""
         return vector in (BESIDE.words, BESIDE.tokens)
@@ -195,6 +191,12 @@ class ForeignPools(Pools):
             return pool
         notes = (*pool.notes, *behind(points, pool.documents, records))
         return replace(pool, notes=tuple(dict.fromkeys(notes)))
+
+    def present(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates whose documents were not deleted meanwhile, and their points."""
+        points = self.points_of(pool.ids)
+        kept = {i: point for i, name in enumerate(pool.ids) if (point := points[name]) is not None}
+        return pool.take(list(kept)), list(kept.values())
 
     def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
         """The point of each document; None for what can be no document's id, or is none that is there."""

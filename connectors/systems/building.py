@@ -7,10 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from surprise_rerank import border
-from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, InclusionScored, LexicallyScored
 from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, SurpriseRetriever
-from surprise_rerank.connectors.qdrant.scored import InclusionScored, LexicallyScored
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
 from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
@@ -150,8 +149,7 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
         raise _lacking(inputs, "token vectors", "dynamax compares")
     if inputs.compares_here:
         return BuiltSystem("dynamax", inputs.dense, DynaMaxScorer())
-    nothing = TokenSample(TokenBatch.from_arrays([]))
-    scored = InclusionScored(inputs.dense, inputs.index, nothing)
+    scored = InclusionScored(inputs.dense, inputs.index, TokenBatch.from_arrays([]))
     return BuiltSystem("dynamax", scored, DynaMaxScorer(retrieved=True))
 
 
@@ -192,7 +190,7 @@ def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
     cosines = is_own_pool and is_near and not inputs.of_texts
     reranker, feedback = settings.reranker(
         None if sample is None else sample.corpus,
-        None if tokens is None else tokens.tokens,
+        tokens,
         words=words is not None,
         cosines=cosines,
         inclusion=not inputs.compares_here,
@@ -201,7 +199,7 @@ def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
     terms = " + ".join(
         f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in reranker.scorers
     )
-    size = sample.size if sample is not None else len(tokens.tokens) if tokens is not None else 0
+    size = sample.size if sample is not None else len(tokens) if tokens is not None else 0
     measured = f"{size} sampled documents{' (bm25: all)' if words is not None else ''}"
     reranking = f"client: {terms}, each in deviations above its mean over {measured}"
     compared = None if inputs.compares_here else tokens

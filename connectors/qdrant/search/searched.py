@@ -17,7 +17,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
-from surprise_rerank.connectors.qdrant.schema import ALL, PointId
+from surprise_rerank.connectors.qdrant.schema import ALL
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, InclusionQuestion, SearchOptions
@@ -246,17 +246,14 @@ class SearchedCollection(ABC):
         """The statistics that documents carry; None where they carry none."""
         return None
 
-    @abstractmethod
-    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
-        """The candidates that are not known to be deleted, and their points."""
-
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
         """What a reader of a ranking by words must know of these candidates."""
         return ()
 
     def with_inclusion(self, pool: Candidates, question: InclusionQuestion) -> Candidates:
         """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
-        pools, (pool, points) = self.pools, self.there(pool)
+        pools = self.pools
+        pool, points = pools.present(pool)
         wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
         asks = {"inclusion": (lambda limit: pools.inclusion(question, wanted, limit), len(points))}
         records = pools.every(asks)["inclusion"]
