@@ -19,7 +19,7 @@ from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.languages import language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
+from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
@@ -29,7 +29,6 @@ from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, Wit
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.opening import (
     check_new,
-    location_of,
     new_version,
     open_storage,
 )
@@ -88,27 +87,19 @@ class DocumentIndex(NeverCopied, StoredIndex):
     @classmethod
     def open(
         cls,
-        location: Location | str | os.PathLike[str] | None,
+        location: Location | str | os.PathLike[str],
         encoder: object | None,
         *,
         token_encoder: object | None = None,
         options: IndexOptions | None = None,
-        collection: str = "documents",
-        url: str | Sequence[str] | None = None,
-        api_key: str | None = None,
-        prefer_grpc: bool = False,
-        grpc_port: int | None = None,
-        timeout: float = 60.0,
-        retries: RetryPolicy = DEFAULT_RETRIES,
         collection_settings: Mapping[str, Any] | None = None,
     ) -> Self:
         """Open an index, or make an empty one.
 
         The location is a folder, `:memory:`, a server's collection as http://localhost:6333/papers, or a
-        `Location`, whose parts the arguments from collection to retries are. None as encoder opens an index
-        that exists; a token_encoder gives the token vectors in place of an API's model. Options, and
-        collection_settings for `QdrantClient.create_collection`, are of a new index; one that exists must
-        have them.
+        `Location`, which has more to say of a server. None as encoder opens an index that exists; a
+        token_encoder gives the token vectors in place of an API's model. Options, and collection_settings
+        for `QdrantClient.create_collection`, are of a new index; one that exists must have them.
 
         Raises:
             StoreError: if the folder or server cannot be used.
@@ -118,9 +109,7 @@ class DocumentIndex(NeverCopied, StoredIndex):
         check_new(options, collection_settings)
         model = paired_encoder(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
-        parts = (api_key, prefer_grpc, grpc_port, timeout, retries)
-        where = location_of(location, url, collection, *parts)
-        return cls(open_storage(where, expected, options, collection_settings or {}), model)
+        return cls(open_storage(Location.of(location), expected, options, collection_settings or {}), model)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.storage.location.folder == MEMORY:
@@ -337,7 +326,9 @@ class DocumentIndex(NeverCopied, StoredIndex):
         border.share("shrink_mean", shrink_mean)
         border.share("shrink_deviation", shrink_deviation)
         border.flags(show_progress=show_progress)
-        statistics.require_same_space(ensemble, self.manifest, self.storage.where)
+        statistics.require_model(ensemble, self.manifest.model, self.where)
+        advice = "encode both with one model"
+        border.equal("the ensemble's dimension", ensemble.dimension, self.manifest.dimension, advice)
         documents = self.ensemble() if shrink_mean or shrink_deviation else None
         shrinks = {"shrink_mean": shrink_mean, "shrink_deviation": shrink_deviation}
         statistics.set_latest(self.storage, Statistics.of(ensemble, source, documents=documents, **shrinks))

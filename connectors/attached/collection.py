@@ -284,7 +284,7 @@ class Collection(NeverCopied, RankedCollection):
         """What surprise is measured against: questions that were set, or the collection's own vectors."""
         content = self.files.read_file(_QUESTIONS)
         if content is None:
-            return self.own_ensemble()
+            return self._counted.ensemble()
         ensemble = Ensemble.from_bytes(content, f"{self.where}: {_QUESTIONS}")
         if ensemble.dimension != self.vectors.size or self.model not in ("", ensemble.model):
             raise DataError(
@@ -293,10 +293,6 @@ class Collection(NeverCopied, RankedCollection):
                 "them again with set_questions, or none with set_questions([])"
             )
         return ensemble
-
-    def own_ensemble(self) -> Ensemble:
-        """The ensemble of the collection's own vectors, counted in one scroll where none is kept."""
-        return self._counted.ensemble()
 
     def refresh(self) -> None:
         """Count the statistics that are kept again; others are counted when they are first needed."""

@@ -34,7 +34,6 @@ from surprise_rerank.errors import DataError, IndexMismatchError
 RECORD = "enriched.json"
 SUFFIX = ".surprise"
 
-_ABSENT = {"token_count": 0, "token_shape": ""}
 _SCHEMA = 6  # of the record; no other one is read
 _MARK = {"surprise-rerank": "beside"}  # metadata of a collection that was made here
 _PAGE = 256  # points that are read together
@@ -127,11 +126,6 @@ class Enrichment:
         """A request for what was added to points: the hashes of their texts, and token vectors."""
         fields, vector = ((HASH, *TOKEN_FIELDS), BESIDE.tokens) if tokens else ((HASH,), BESIDE.words)
         return by_id(points, fields, (vector,))
-
-    def token_records(self, points: Sequence[str], records: Sequence[Record]) -> list[Record]:
-        """The points, of what was found by `request`, with the token vectors of none where they lack them."""
-        added = {record.id: record for record in records if BESIDE.tokens in record.vectors}
-        return [added.get(point) or Record(point, _ABSENT, {}) for point in points]
 
     def remove(self) -> bool:
         """Take away everything that was added; returns whether there was anything."""

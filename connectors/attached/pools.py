@@ -16,6 +16,7 @@ from surprise_rerank.connectors.attached.layouts import (
     point_of,
 )
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, TOKEN_SHAPE
 from surprise_rerank.connectors.qdrant.schema import BESIDE, HASH, PointId, Record, given_point_id
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search, not_stored
@@ -27,6 +28,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 )
 from surprise_rerank.core.arrays import Float64Array
 
+_ABSENT = {TOKEN_COUNT: 0, TOKEN_SHAPE: ""}
 _FILTERED = 4  # times as many are asked for, where a filter is on another collection
 
 
@@ -178,7 +180,10 @@ class ForeignPools(Pools):
         if "dense" in fields and layout.has_dense:
             pool = replace(pool, dense=layout.dense_of(records)[0])
         if "tokens" in fields:
-            stored = self.enriched.token_records(points, added) if self.reads_added else records
+            stored = records
+            if self.reads_added:  # none where a point lacks them
+                by_point = {record.id: record for record in added if BESIDE.tokens in record.vectors}
+                stored = [by_point.get(point) or Record(point, _ABSENT, {}) for point in points]
             pool = replace(pool, tokens=layout.tokens_of(stored))
         return pool
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.documents import Document, Passage
@@ -43,6 +44,11 @@ MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
 PASSAGE_FIELDS = (NUMBER, START, END)
 PLACE = "place"  # where a passage stands, for filters: `place.page`, `place.heading`
+# All keys that a point of an index may have.
+STORED_FIELDS = (
+    *(*DOCUMENT_FIELDS, HASH, SOURCE, KEY, MU, SIGMA, STATISTICS, PASSAGES, PLACE),
+    *(*PASSAGE_FIELDS, *TOKEN_FIELDS),
+)
 # Stands before the hash while points of a new document are being written; alone where it replaces another.
 INCOMPLETE = "incomplete "
 

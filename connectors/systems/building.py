@@ -106,7 +106,7 @@ def possible_systems(index: SearchedCollection) -> list[str]:
     lacks |= {"sparse"} if index.words is None else set()
     lacks |= set() if index.has_tokens else {"tokens"}
     able = {name for name, system in all_systems().items() if not system.needs & lacks}
-    able -= set() if is_linear(index.similarity) else {"auto"}
+    able -= set() if is_linear(index.layout.similarity) else {"auto"}
     return list(dict.fromkeys((index.default_system, *(name for name in all_systems() if name in able))))
 
 
@@ -114,7 +114,7 @@ def cosine(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's own order, or given ones in the order of their cosines."""
     is_own = inputs.first_stage is None and not inputs.of_texts
     return BuiltSystem(
-        "cosine", inputs.dense, None if is_own else CosineScorer(similarity=inputs.index.similarity)
+        "cosine", inputs.dense, None if is_own else CosineScorer(similarity=inputs.index.layout.similarity)
     )
 
 
@@ -170,9 +170,10 @@ def auto(inputs: SystemInputs, settings: SumSettings = AUTO) -> BuiltSystem:
     Raises:
         DataError: if the collection compares its vectors by a distance that auto cannot read.
     """
-    if not is_linear(inputs.index.similarity):
+    similarity = inputs.index.layout.similarity
+    if not is_linear(similarity):
         raise DataError(
-            f"{inputs.index.where} compares its vectors by {inputs.index.similarity.capitalize()}, which "
+            f"{inputs.index.where} compares its vectors by {similarity.capitalize()}, which "
             "orders them otherwise than the cosine or dot product that auto reads: choose fusion, surprise "
             "or cosine"
         )

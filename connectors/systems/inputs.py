@@ -98,7 +98,7 @@ class SystemInputs:
         """Documents, or passages, that stand for the corpus."""
         index = self.index
         documents = index.sample(SAMPLE_SIZE, frozenset({"dense"}))
-        vectors, similarity = documents.require_dense(), index.similarity
+        vectors, similarity = documents.require_dense(), index.layout.similarity
         # Moments of a dot product need no members; those of distances are of these.
         size = 0 if is_linear(similarity) else len(vectors)
         corpus = Ensemble.from_vectors(vectors, sample_size=size, model=index.model, similarity=similarity)

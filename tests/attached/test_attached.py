@@ -426,19 +426,19 @@ def test_sparse_vectors_of_a_function_are_read_and_unknown_ones_are_told_of(loca
 def test_statistics_are_those_of_all_vectors_and_are_kept(store: Store, tmp_path: Path) -> None:
     encoder = WordEncoder()
     store.make(encoder)
-    found = store.attach(encoder, keep=tmp_path).own_ensemble()
+    found = store.attach(encoder, keep=tmp_path).ensemble()
     expected = Ensemble.from_vectors(encoder.encode(TEXTS).dense)
     assert found.count == expected.count
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-6)
     store.add(encoder, ["a new text of bread", "another one"], first=100)
     kept = store.attach(encoder, keep=tmp_path)
-    assert kept.own_ensemble().identity == found.identity, "a twentieth more is none"
+    assert kept.ensemble().identity == found.identity, "a twentieth more is none"
     kept.refresh()
     anew = Ensemble.from_vectors(encoder.encode([*TEXTS, "a new text of bread", "another one"]).dense)
-    np.testing.assert_allclose(kept.own_ensemble().covariance, anew.covariance, atol=1e-6)
+    np.testing.assert_allclose(kept.ensemble().covariance, anew.covariance, atol=1e-6)
     store.add(encoder, TEXTS[:5], first=200)
-    assert store.attach(encoder, keep=tmp_path).own_ensemble().count == len(TEXTS) + 7
+    assert store.attach(encoder, keep=tmp_path).ensemble().count == len(TEXTS) + 7
 
 
 def test_what_is_kept_is_of_the_vectors_and_not_of_their_names(local: Store, tmp_path: Path) -> None:
@@ -461,7 +461,7 @@ def test_what_is_kept_is_of_the_vectors_and_not_of_their_names(local: Store, tmp
     assert not fill("third", other).backgrounds()
     second = Store(local.client, "second")  # in one folder with the other
     second.make(encoder, TEXTS[:10])
-    assert second.attach(encoder, keep=tmp_path).own_ensemble().count == 10
+    assert second.attach(encoder, keep=tmp_path).ensemble().count == 10
 
 
 def test_what_is_kept_beside_the_collection_is_found_by_everybody(store: Store) -> None:
@@ -650,11 +650,11 @@ def test_what_is_asked_of_the_wrong_place_says_where_it_belongs(qdrant: Any) -> 
     store, encoder = Store(qdrant.store, f"{qdrant.prefix}-theirs"), WordEncoder()
     store.make(encoder)
     with pytest.raises(ForeignCollectionError, match=r"Collection\.attach"):
-        DocumentIndex.open(None, encoder, url=qdrant.url, collection=store.name)
+        DocumentIndex.open(f"{qdrant.url}/{store.name}", encoder)
     with pytest.raises(StoreError, match=f"no collection '{store.name}s'; did you mean '{store.name}'"):
         Collection.attach(store.client, f"{store.name}s", embed=encoder)
     name = f"{qdrant.prefix}-own"
-    with DocumentIndex.open(None, encoder, url=qdrant.url, collection=name) as index:
+    with DocumentIndex.open(f"{qdrant.url}/{name}", encoder) as index:
         index.sync([Document("1", "a")])
     with pytest.raises(IndexMismatchError, match=r"DocumentIndex\.open"):
         Collection.attach(qdrant.url, name, embed=encoder)

@@ -298,7 +298,7 @@ def test_who_may_not_write_searches_all_the_same(tmp_path, monkeypatch: pytest.M
 @pytest.mark.parametrize("first_ends_first", [True, False])
 def test_two_writers_leave_right_ones(qdrant: Any, first_ends_first: bool) -> None:
     def opened() -> DocumentIndex:
-        return DocumentIndex.open(None, ENCODER, url=qdrant.url, collection=qdrant.prefix, options=OPTIONS)
+        return DocumentIndex.open(f"{qdrant.url}/{qdrant.prefix}", ENCODER, options=OPTIONS)
 
     with opened() as one, opened() as other:
         one.sync(DOCUMENTS)
@@ -320,7 +320,7 @@ def test_two_writers_leave_right_ones(qdrant: Any, first_ends_first: bool) -> No
 
 def test_a_reader_learns_what_another_process_stores(qdrant: Any, monkeypatch) -> None:
     def opened() -> DocumentIndex:
-        return DocumentIndex.open(None, ENCODER, url=qdrant.url, collection=qdrant.prefix, options=OPTIONS)
+        return DocumentIndex.open(f"{qdrant.url}/{qdrant.prefix}", ENCODER, options=OPTIONS)
 
     monkeypatch.setattr(kept_terms, "_PATIENCE", 1e9)
     with opened() as writer, opened() as reader:

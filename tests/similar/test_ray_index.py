@@ -14,8 +14,8 @@ import pytest
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.schema import STORED_FIELDS
 from surprise_rerank.connectors.qdrant.writing import indexing
-from surprise_rerank.connectors.qdrant.writing.copying import STORED_FIELDS
 from surprise_rerank.connectors.similar import RayEncoder
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError

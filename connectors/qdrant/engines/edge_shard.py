@@ -109,6 +109,8 @@ class Shard:
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points; their texts leave the files with `purge`, or when the shard is closed."""
+        if not point_ids:
+            return
         self.claim()
         note_deleted(self._folder)
         self.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))

@@ -25,7 +25,6 @@ from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import PerProcess
 from surprise_rerank.core.terms import TermArray
 from surprise_rerank.core.tokens import TokenBatch
@@ -111,11 +110,6 @@ class SearchedCollection(ABC):
     @abstractmethod
     def layout(self) -> VectorLayout:
         """The vectors of documents that a question's can be compared with, and how they are compared."""
-
-    @property
-    def similarity(self) -> VectorSimilarity:
-        """How dense vectors are compared."""
-        return self.layout.similarity
 
     @property
     def has_tokens(self) -> bool:

@@ -14,20 +14,10 @@ from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
-    DOCUMENT_FIELDS,
-    HASH,
-    KEY,
-    MU,
-    PASSAGE_FIELDS,
-    PASSAGES,
-    PLACE,
-    SIGMA,
-    SOURCE,
-    STATISTICS,
+    STORED_FIELDS,
     SURPRISE,
     TOKEN_VECTORS,
     Point,
@@ -35,16 +25,12 @@ from surprise_rerank.connectors.qdrant.schema import (
     StoredVector,
 )
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.opening import check_new, location_of, open_storage
+from surprise_rerank.connectors.qdrant.storage.opening import check_new, open_storage
 from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, changing_points
 from surprise_rerank.connectors.qdrant.writing.writer import UPSERT_BYTES, UPSERT_POINTS, upsert_in_halves
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.errors import StoreError
 
-STORED_FIELDS = (
-    *(*DOCUMENT_FIELDS, HASH, SOURCE, KEY, MU, SIGMA, STATISTICS, PASSAGES, PLACE),
-    *(*PASSAGE_FIELDS, *TOKEN_FIELDS),
-)
 _PAGE = 64  # points in a request
 
 
@@ -65,11 +51,9 @@ def copy_index(
         StoreError: if another number of points was stored.
     """
     check_new(None, collection_settings, show_progress=show_progress)
-    if not isinstance(location, Location | str | os.PathLike):
-        border.refuse("location", location, "a folder, a url or a Location")
     settings = collection_settings or {}
     manifest = replace(source.manifest, files=())
-    storage = open_storage(location_of(location, None, "documents"), manifest, manifest.options, settings)
+    storage = open_storage(Location.of(location), manifest, manifest.options, settings)
     try:
         border.equal(f"points of {storage.where}", storage.engine.count(), 0, "copy to an empty place")
         version = storage.successor(replace(manifest, statistics=None, latest=None), settings)
