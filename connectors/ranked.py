@@ -309,7 +309,7 @@ class TenantDocuments(_View):
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
-        """Reads documents by id; see `SearchedCollection.documents`."""
+        """The reader of documents by their ids; see `SearchedCollection.documents`."""
         return self.pools.documents
 
     def __len__(self) -> int:

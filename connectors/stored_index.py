@@ -64,7 +64,7 @@ class StoredIndex(RankedCollection):
 
     @property
     def language(self) -> str:
-        """Of the documents' words."""
+        """The language of the documents' words."""
         return (self._words or Bm25()).language
 
     @property
@@ -75,7 +75,7 @@ class StoredIndex(RankedCollection):
 
     @property
     def manifest(self) -> Manifest:
-        """How the index was made."""
+        """The model and the options that the index was made with."""
         return self.storage.manifest
 
     @property
@@ -85,11 +85,11 @@ class StoredIndex(RankedCollection):
 
     @property
     def default_system(self) -> str:
-        """The best system that there is enough for: `auto` needs token vectors or words."""
+        """The best system that the index stores enough for: `auto` needs token vectors or words."""
         return "auto" if self.has_tokens or self.manifest.options.bm25 is not None else "cosine"
 
     def remedy(self, what: str) -> str:
-        """What one can do where there are no `words` or no `token vectors`."""
+        """Return what a user can do where there are no `words` or no `token vectors`."""
         setting = "bm25" if what == "words" else "tokens"
         return f"make the index again with 'surprise-rerank index --rebuild --set {setting}=yes'"
 
@@ -138,7 +138,7 @@ class StoredIndex(RankedCollection):
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
-        """Reads documents by id; see `SearchedCollection.documents`."""
+        """The reader of documents by their ids; see `SearchedCollection.documents`."""
         return self.pools.documents
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
@@ -167,7 +167,7 @@ class StoredIndex(RankedCollection):
         return tuple(map(self.pools.key, records)), self.layout.tokens_of(records)
 
     def surprise_reranker(self) -> SurpriseReranker:
-        """What orders given documents by surprise, as their moments do, if they carry some."""
+        """Return the re-ranker of given documents by surprise, from stored moments where there are some."""
         return statistics.surprise_reranker(self.statistics(), self.ensemble)
 
     def term_statistics(self) -> TermStatistics:

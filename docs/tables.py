@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from pathlib import Path
 
-from public import face_rows, module_rows
-
 DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))  # the names of this checkout, not of what is installed
+
+from public import face_rows, module_rows  # noqa: E402
+
 PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
 MARKED = re.compile(r"(<!-- (figures|public) (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 

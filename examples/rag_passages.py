@@ -1,4 +1,4 @@
-"""A prompt for any language model from a folder of files: the best passages, with where each stands.
+"""A prompt for any language model from a folder of files: the best passages with citations, or a refusal.
 
 Nothing generates here: what is printed is what a model would be given.
 
@@ -37,8 +37,10 @@ PROMPT = (
 def prompt(folder: Path, question: str, tokens: int) -> str:
     """The question with the best passages of a folder's files, or a refusal where none fits."""
     with DocumentIndex.open(":memory:", load_encoder("all-MiniLM-L6-v2")) as index:
-        index.sync(open_documents(folder), background=False)
-        passages = index.pipeline().search(question, unit="passage", context=1)
+        index.sync(open_documents(folder))
+        passages = index.pipeline(min_percentile=0.95).search(question, unit="passage", context=1)
+    if not passages:
+        return f"The documents do not tell: {passages.verdict.reason}."
     return PROMPT.format(sources=packed_context(passages, tokens), question=question)
 
 

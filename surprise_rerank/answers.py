@@ -80,7 +80,7 @@ class SearchOptions:
         self.variety  # noqa: B018 - checks its two parts
 
     def changed(self, **settings: Unpack[SearchSettings]) -> SearchOptions:
-        """These options with some replaced; those that are None stay.
+        """Return these options with some replaced; those that are None stay.
 
         Raises:
             DataError: if there is no such option, or a value is out of its range.
@@ -139,7 +139,7 @@ class Answer:
 def packed_context(
     ranking: Ranking, tokens: int = 2000, count: Callable[[str], int] = about_tokens
 ) -> PackedContext:
-    """What a language model is given to read of a ranking with texts; `str()` of it is the prompt's part.
+    """Pack a ranking's texts for a language model; `str()` of the result goes into the prompt.
 
     The best passages that have room, each text once, numbered, with the line to cite each by: the best
     document first, the second best last, passages of one in its own order, neighbours joined.

@@ -85,7 +85,7 @@ class Inclusion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """A candidate pool as one struct of arrays; all are aligned with `ids`.
+    """The documents, or passages, that a first search found: arrays that are aligned with `ids`.
 
     Where documents are indexed in passages, a candidate is a passage: its document's id may repeat, scores
     and vectors are the passage's, and `Ranking.order` makes one line of each document, or of each passage.
@@ -165,7 +165,7 @@ class Candidates:
         )
 
     def join(self, other: Candidates) -> Candidates:
-        """Both pools in a row; a scorer that only one of them has is NaN for the other's documents.
+        """Return the candidates of two pools; a score that one of them lacks is NaN.
 
         No document is in both, and they have the same fields.
         """
@@ -193,7 +193,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One line of a ranking.
+    """A document, or a passage, in a ranking.
 
     Attributes:
         id: the document's.
@@ -245,7 +245,7 @@ class Hit:
         return self.cited(self.place)
 
     def cited(self, place: Place | None) -> str:
-        """The line that another place of its document is cited by."""
+        """Return the line by which another place of its document is cited."""
         path = self.metadata.get("path")
         name = path.rpartition("/")[2] if isinstance(path, str) else ""
         return ", ".join(filter(None, (name or self.title.strip() or self.id, str(place or ""))))
@@ -260,13 +260,30 @@ class Hit:
         """The document's metadata; empty without a document."""
         return {} if self.document is None else self.document.metadata
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the hit as JSON values: what `search --json` and the server say of it."""
+        return {
+            "id": self.id,
+            "score": self.score,
+            "percentile": self.percentile,
+            "title": self.title,
+            "text": self.text,
+            "passage": None if self.passage is None else asdict(self.passage),
+            "place": None if self.place is None else self.place.to_json(),
+            "citation": self.citation,
+            "metadata": dict(self.metadata),
+            "parts": dict(self.parts),
+            "duplicates": list(self.duplicates),
+            **({"collection": self.collection} if self.collection else {}),
+        }
+
 
 Status: TypeAlias = Literal["answered", "weak", "off-topic", "unknown", "no match"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a question got an answer; `thresholds/verdicts.py` has how it is found.
+    """What a search says of itself: whether the question got an answer, and why.
 
     Attributes:
         status: `answered`, `weak` or `off-topic` by the chance; `off-topic` without one where
@@ -366,7 +383,7 @@ class Ranking:
 
     @property
     def scores_by_scorer(self) -> Mapping[str, Float64Array]:
-        """`raw`, or the score alone where there is nothing else."""
+        """The scores of each scorer, or the score alone where there is nothing else."""
         return self.raw or {"score": self.scores}
 
     def rows_in(self, candidates: Candidates) -> IntArray:

@@ -16,15 +16,15 @@ class DataError(SurpriseRerankError, ValueError):
 
 
 class EmptySourceError(DataError):
-    """A source without a document, where what is stored would be replaced by it."""
+    """A source without documents, which would replace all that is stored."""
 
 
 class NotStoredError(DataError):
-    """Documents that are asked for by their ids, and are not stored."""
+    """Ids of documents that are not stored."""
 
 
 class NoBackgroundError(DataError):
-    """A threshold, or a chance of relevance, where no questions were measured that it could mean."""
+    """A threshold, or a chance of relevance, without a background that gives it a meaning."""
 
 
 class DatasetError(SurpriseRerankError):

@@ -121,7 +121,7 @@ class Pipeline:
         return background() if callable(background) else background
 
     def with_options(self, **settings: Unpack[SearchSettings]) -> Pipeline:
-        """The same with some options replaced; a filter comes beside the pipeline's own.
+        """Return this pipeline with some options replaced; a filter comes beside that of the pipeline.
 
         Raises:
             DataError: if there is no such option, a value is out of its range, or there is no background.
@@ -178,7 +178,7 @@ class Pipeline:
         texts: bool = True,
         **settings: Unpack[SearchSettings],
     ) -> Answer:
-        """What a question gets: its pool, the ranking of all of it, and what is shown, with a verdict.
+        """Answer a question with its pool, the ranking of all of it, what is shown, and a verdict.
 
         Args:
             question: in words, or encoded.
@@ -258,7 +258,7 @@ class Pipeline:
 
     @property
     def reads_vectors(self) -> bool:
-        """Whether the model is asked: not where words alone rank."""
+        """Whether questions are encoded: not where words alone rank."""
         return self.encodes or bool(self._fields & {"dense", "tokens"})
 
     def encoded(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
@@ -314,7 +314,7 @@ class Pipeline:
         documents: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> Pipeline:
-        """The same with these questions' best candidates as the background of `percentile`.
+        """Return this pipeline with these questions' best candidates as its background.
 
         Some hundred questions that have nothing to do with the corpus: logged ones, or titles of another
         corpus; n of them measure a percentile of at most n / (n + 1). `scorer` is what the background is
@@ -345,7 +345,7 @@ class Pipeline:
         *,
         on_progress: Callable[[int], None] | None = None,
     ) -> Pipeline:
-        """The same with a chance of relevance that is calibrated on judged questions, given as to `fit`.
+        """Return this pipeline with a chance that is calibrated on judged questions, given as to `fit`.
 
         A question without a relevant document counts, too.
         """
@@ -373,7 +373,7 @@ class Pipeline:
         *,
         on_progress: Callable[[int], None] | None = None,
     ) -> FittedPipeline:
-        """The same with weights that are learned from judged questions, if they rank held-back ones better.
+        """Return this pipeline with weights of judged questions, if they rank held-back ones better.
 
         Questions are id -> text, judged or not; qrels question's id -> document's id -> gain, 1 for relevant
         or more for more. Use training or development questions, never those of a test. A handful of weights

@@ -63,7 +63,7 @@ class Place:
         return ", ".join(filter(None, (pages, slides, sheets, headings, lines)))
 
     def to_json(self) -> dict[str, Any]:
-        """What is known of it, as JSON values."""
+        """Return the fields that are set, as JSON values."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: value for name, value in values.items() if value}
 

@@ -76,7 +76,7 @@ class TextReranker:
         return self.background() if callable(self.background) else self.background
 
     def with_options(self, **settings: Unpack[SearchSettings]) -> TextReranker:
-        """The same with some options replaced; see `Pipeline.with_options`."""
+        """Return this re-ranker with some options replaced; see `Pipeline.with_options`."""
         return replace(self, options=self.options.changed(**settings)) if settings else self
 
     def rank(
@@ -112,7 +112,7 @@ class TextReranker:
         top_k: int | None = None,
         **settings: Unpack[SearchSettings],
     ) -> Answer:
-        """As `rank`, with all that `Pipeline.answer` gives; ids of pool and ranking are positions."""
+        """Rank texts, and return all that `Pipeline.answer` gives; ids are positions."""
         refuse_unknown(settings, _SETTINGS, "re-ranking of texts")
         batch = TextBatch.checked(texts, ids, vectors)
         answer = self._pipeline(batch).answer(question, top_k, texts=False, **settings)
@@ -128,7 +128,7 @@ class TextReranker:
     def with_background(
         self, questions: Sequence[str], retrieve: Callable[[str], Sequence[str]], *, scorer: str = ""
     ) -> TextReranker:
-        """The same with these questions' best candidates as the background of `percentile`.
+        """Return this re-ranker with these questions' best candidates as its background.
 
         Give questions that have nothing to do with the corpus: logged ones, or titles of another corpus.
         `retrieve` gives the texts that are re-ranked for one, as the application retrieves them; `scorer` is

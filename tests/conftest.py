@@ -1,11 +1,8 @@
 """Fixtures that tests share."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
-import tempfile
 
 # Haystack reports every pipeline to its makers unless it is told not to, before it is imported.
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
@@ -22,10 +19,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from faults import FaultyMemory, Proxy
+from helpers.faults import TOO_OLD, FaultyMemory, Proxy, cleaned, server_url
+from helpers.named_index import write_index
 from hypothesis import settings
 from qdrant_client import QdrantClient
-from real_server import TOO_OLD, cleaned, server_url
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -36,7 +33,7 @@ from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatis
 from surprise_rerank.errors import StoreError
 
 # OpenVINO would export every tiny model of every test. Its own tests take this back.
-sys.modules.setdefault("openvino", None)  # type: ignore[arg-type]
+sys.modules.setdefault("openvino", None)
 
 # Few examples with every change, many at night. Another program on the machine is no fault of the product's.
 settings.register_profile("few", deadline=None, max_examples=10)
@@ -110,7 +107,7 @@ def qdrant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     memory = FaultyMemory()
 
     def reached(location: Location) -> Nodes:
-        return Nodes([Node(memory)], "server", location.server, location.retries)  # type: ignore[arg-type]
+        return Nodes([Node(memory)], "server", location.server, location.retries)
 
     monkeypatch.setattr(Nodes, "of", reached)
     yield memory
@@ -189,26 +186,9 @@ def ir_datasets_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path],
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Ray on this machine, with two workers, which can import what tests define."""
-    ray = pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        environment.setenv("RAY_memory_monitor_refresh_ms", "0")
-        environment.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-        from surprise_rerank.connectors.lucene.signal_handlers import kept_handlers
-        from surprise_rerank.connectors.similar import RayCluster
-
-        with kept_handlers():  # of a Java in this process
-            ray.init(
-                address="local",
-                num_cpus=2,
-                include_dashboard=False,
-                _node_ip_address="127.0.0.1",
-                object_store_memory=200 * 2**20,
-                _temp_dir=tempfile.mkdtemp(prefix="ray-"),  # short: the paths of its sockets have a limit
-                log_to_driver=False,
-            )
-        yield RayCluster(workers=2)
-        with kept_handlers():
-            ray.shutdown()
+def named_index(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a small index that is opened by its name."""
+    folder = tmp_path_factory.mktemp("named")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SURPRISE_RERANK_CACHE", str(folder / "cache"))
+        return write_index(folder)

@@ -226,7 +226,8 @@ class Collection(NeverCopied, RankedCollection):
         if dry_run:
             return enricher.cost(self.sample_documents(TRIED))
         report = self._run(enricher, show_progress, lambda changed: nullcontext())
-        look_after_backgrounds(self, show_progress=show_progress)
+        if self._encoder is not None:  # a background's questions are encoded
+            look_after_backgrounds(self, show_progress=show_progress)
         return report
 
     def sync(self, *, show_progress: bool = False) -> SyncReport:
@@ -237,7 +238,8 @@ class Collection(NeverCopied, RankedCollection):
         if record is not None:
             enricher = self._enricher(bool(record.model), record.words)
             report = self._run(enricher, show_progress, self.counting_changes)
-        look_after_backgrounds(self, show_progress=show_progress)
+        if self._encoder is not None:  # a background's questions are encoded
+            look_after_backgrounds(self, show_progress=show_progress)
         return report
 
     def remove_enrichment(self) -> bool:
@@ -352,7 +354,7 @@ class Collection(NeverCopied, RankedCollection):
 
     @property
     def language(self) -> str:
-        """Of the documents' words."""
+        """The language of the documents' words."""
         return (self.enriched.words or Bm25()).language
 
     @property
@@ -362,13 +364,13 @@ class Collection(NeverCopied, RankedCollection):
 
     @property
     def default_system(self) -> str:
-        """The best system that there is enough for: one scorer is enough for all."""
+        """The best system that the collection has enough for."""
         if not self.vectors.has_dense:
             return "dynamax" if self.words is None else "fusion"
         return "auto" if is_linear(self.vectors.similarity) else "fusion"
 
     def remedy(self, what: str) -> str:
-        """What one can do where there are no `words` or no `token vectors`."""
+        """Return what a user can do where there are no `words` or no `token vectors`."""
         record = self.enriched.record
         if record is not None and not record.complete:
             return "enrich it again, which was not finished"
@@ -379,7 +381,7 @@ class Collection(NeverCopied, RankedCollection):
         return "enrich(tokens=True)"
 
     def surprise_reranker(self) -> SurpriseReranker:
-        """What orders given documents by surprise."""
+        """Return the re-ranker of given documents by surprise."""
         return SurpriseReranker(self.ensemble(), weight=1.0)
 
     def sample_ids(self, size: int) -> tuple[str, ...]:
@@ -399,7 +401,7 @@ class Collection(NeverCopied, RankedCollection):
 
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
         """What a reader of a ranking by added words must know: of how many documents they are out of date."""
-        pool, points = self.pools.present(pool)
+        pool, points = self.pools.still_stored(pool)
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
         request = self.enriched.request(points, tokens=False)

@@ -45,7 +45,7 @@ def open_collection(
     config: str | os.PathLike[str] | None = None,
     encodes: bool = True,
 ) -> DocumentIndex | Collection:
-    """Open an index of ours, or a collection that somebody else made, with its model.
+    """Open an index, or a collection that somebody else made, with its model.
 
     The place is a folder, http://localhost:6333/papers or a `Location`. The model is the encoder, the one
     that is named, the one of the TOML file `config` (`CollectionConfig`), or the one that the index was made
@@ -163,17 +163,21 @@ class CollectionConfig:
             DataError: if no model is named; as `Collection.attach`.
             ModelError: if it cannot be loaded.
         """
-        name = model or self.values.get("model")
-        if encoder is None and model is None and "embedding" in self.values:
-            encoder = OpenAIEncoder(**self.values["embedding"])
-        elif encoder is None and name is not None:
-            encoder = load_question_encoder(name, "float32")
+        if encoder is None:
+            encoder = self.dense_encoder(model)
         if encoder is None:
             raise DataError(
                 f"{location} was made by somebody else, and does not know the model of its vectors: give "
                 "--model NAME (model=), or a file that names it with --config (config=)"
             )
         return self.look(location, encoder, self._tokens())
+
+    def dense_encoder(self, model: str | None = None) -> Encoder | None:
+        """Return the model of the dense vectors that is named here, or else by the file, if any is."""
+        if model is None and "embedding" in self.values:
+            return OpenAIEncoder(**self.values["embedding"])
+        name = model or self.values.get("model")
+        return None if name is None else load_question_encoder(name, "float32")
 
     def require_of_index(self, location: Location) -> None:
         """Refuse, by an IndexMismatchError, what an index of ours knows itself: all but its model."""

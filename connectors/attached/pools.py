@@ -197,7 +197,7 @@ class ForeignPools(Pools):
         notes = (*pool.notes, *behind(points, pool.documents, records))
         return replace(pool, notes=tuple(dict.fromkeys(notes)))
 
-    def present(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates whose documents were not deleted meanwhile, and their points."""
         points = self.points_of(pool.ids)
         kept = {i: point for i, name in enumerate(pool.ids) if (point := points[name]) is not None}

@@ -264,7 +264,7 @@ class Manifest:
         if expected is not None and model != (expected.fingerprint, expected.dimension):
             raise IndexMismatchError(
                 f"{where} was made by model {self._label()}, asked for is {expected._label()}; "
-                "use that model, or another folder or collection, or index again"
+                "use that model, another folder or collection, or index everything anew (--rebuild)"
             )
         for option in () if options is None else fields(IndexOptions):
             ours, theirs = getattr(self.options, option.name), getattr(options, option.name)

@@ -48,7 +48,7 @@ class BeirFolder:
     """A data set in a BEIR folder, a `Source`; without judgements it serves for indexing."""
 
     path: Path
-    asked_split: str | None = None  # to judge by; None means `test`, or the only split that there is
+    named_split: str | None = None  # to judge by; None means `test`, or the only split that there is
 
     @property
     def name(self) -> str:
@@ -63,8 +63,9 @@ class BeirFolder:
     @cached_property
     def split(self) -> str:
         """The split that is judged by; DatasetError if it is missing, or was not named among several."""
-        otherwise = _LAYOUT if self.path.is_dir() else f"no such folder; {_LAYOUT}"
-        return chosen_split(str(self.path), self.asked_split, self.splits(), otherwise)
+        unjudged = f"{_LAYOUT} (without judgements, rerank-eval ranks with --set judged=nothing)"
+        otherwise = unjudged if self.path.is_dir() else f"no such folder; {_LAYOUT}"
+        return chosen_split(str(self.path), self.named_split, self.splits(), otherwise)
 
     def at(self, split: str) -> BeirFolder:
         """The same documents with the questions of another split."""

@@ -45,7 +45,7 @@ class IrDataset:
     """A data set of the ir_datasets catalogue, a `Source`, downloaded when it is first read."""
 
     name: str  # the id of the documents: `beir/scifact` for `beir/scifact/train`
-    asked_split: str | None = None  # to judge by; None means `test`
+    named_split: str | None = None  # to judge by; None means `test`
 
     @classmethod
     def find(cls, dataset_id: str, split: str | None = None) -> IrDataset:
@@ -58,7 +58,7 @@ class IrDataset:
             close = family or difflib.get_close_matches(dataset_id, every_id, n=3)
             hint = f"did you mean {' or '.join(close)}?" if close else f"the ids are listed at {_CATALOGUE}"
             raise DatasetError(
-                f"{dataset_id!r} is not {DEMO!r}, no folder, and no id of ir_datasets with documents; {hint}"
+                f"{dataset_id!r} is no file, no folder, and no id of ir_datasets with documents; {hint}"
             )
         with _reading(dataset_id):
             name = str(_catalogue().docs_parent_id(dataset_id))
@@ -72,7 +72,7 @@ class IrDataset:
     @property
     def split(self) -> str:
         """The split that is judged by; `test` for a data set with one unnamed set of judgements."""
-        return self.asked_split or DEFAULT_SPLIT
+        return self.named_split or DEFAULT_SPLIT
 
     def splits(self) -> tuple[str, ...]:
         """The splits of these documents that have judgements, in alphabetical order."""
@@ -114,7 +114,7 @@ class IrDataset:
     def _judged_id(self) -> str:
         """The id whose questions and judgements are meant."""
         named, unnamed = f"{self.name}/{self.split}", [self.name] if self.split == DEFAULT_SPLIT else []
-        candidates = [*unnamed, named] if self.asked_split is None else [named, *unnamed]
+        candidates = [*unnamed, named] if self.named_split is None else [named, *unnamed]
         with _reading(self.name):
             ids = [name for name in candidates if self._judges(name)]
         return ids[0] if ids else chosen_split(self.name, self.split, self.splits(), "nor has any other part")

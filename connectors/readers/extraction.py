@@ -25,6 +25,7 @@ from surprise_rerank.connectors.readers.pages import (
     plain_text,
     program_text,
     subtitle_text,
+    xml_text,
 )
 from surprise_rerank.connectors.readers.places import (
     SLIDE_MARK,
@@ -127,6 +128,7 @@ _OFFICE = {  # what kreuzberg calls them
     ".json": "application/json",
     ".org": "text/x-org",
     ".tex": "application/x-latex",
+    ".fb2": "application/x-fictionbook+xml",
 }
 # Programs whose functions are told; of others they would be taken for their calls.
 _PROGRAMS = """
@@ -137,6 +139,7 @@ _READERS: dict[str, Callable[[bytes], ExtractedText]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_text),
     **dict.fromkeys((".md", ".markdown"), markdown_text),
     **dict.fromkeys((".rst", ".adoc", ".asciidoc"), headed_text),
+    ".xml": xml_text,
     **dict.fromkeys((".srt", ".vtt"), subtitle_text),
     **dict.fromkeys((".odt", ".ods", ".odp"), open_document_text),
     MANUAL: manual_text,

@@ -79,10 +79,10 @@ class Columns(NamedTuple):
         return cls(id_column, made_id, text_columns, fields.title, chosen)
 
     @classmethod
-    def of_table(cls, fields: Fields, names: Sequence[str], where: object) -> Columns:
+    def of_table(cls, fields: Fields, names: Sequence[str], where: object, *, keyed: bool) -> Columns:
         """Find the columns of a table that names all of them in its head."""
         try:
-            columns = cls.find(fields, names)
+            columns = cls.find(fields, names, keyed=keyed)
             for name in sorted(fields.optional()):
                 _find("title or metadata", name, (), names, "")
         except NoColumnError as refused:

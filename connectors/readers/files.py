@@ -15,7 +15,7 @@ from typing import IO
 from surprise_rerank import border
 from surprise_rerank.connectors.readers.extraction import KINDS, MANUAL, Extractor
 from surprise_rerank.connectors.readers.lines import open_bytes, uncompressed_name, unreadable
-from surprise_rerank.connectors.readers.pages import plain_text
+from surprise_rerank.connectors.readers.pages import plain_text, table_text
 from surprise_rerank.connectors.readers.patterns import Patterns
 from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
@@ -24,21 +24,38 @@ MAX_BYTES = 32 * 2**20
 
 _IGNORE_FILE = ".gitignore"
 _IGNORE_BYTES = 2**20  # of a .gitignore
-# What is read in this process: texts, and programs whose functions are not told.
-_PLAIN_NAMES = "txt text log debian clj dart el erl f90 hs lua m ml pl pm r scala sh sql tcl v vb"
+# What is read in this process: texts, settings, and programs whose functions are not told.
+_PLAIN_NAMES = """
+txt text log debian srcinfo typ textile wiki po bib ris nbib ics vcf diff patch
+yaml yml toml ini cfg conf properties css scss less svelte cmake gradle tf graphql
+bash zsh fish bat cmd awk clj dart el erl f f90 f95 groovy hs jl lisp lua m ml nim pas pl pm r scala sh sql
+tcl v vb
+"""
 _PLAIN = frozenset(f".{suffix}" for suffix in _PLAIN_NAMES.split())
+# Endings of one kind: templates, slide shows and files with macros are documents; so is a feed a file of XML.
+_SAME_KIND = {
+    **dict.fromkeys((".docm", ".dotx", ".dotm"), ".docx"),
+    **dict.fromkeys((".xlsm", ".xltx", ".xltm"), ".xlsx"),
+    **dict.fromkeys((".pptm", ".ppsx", ".ppsm", ".potx"), ".pptx"),
+    **dict.fromkeys((".mkd", ".mdown", ".mdx", ".rmd", ".qmd"), ".md"),
+    **dict.fromkeys((".rss", ".atom", ".opml", ".kml", ".gpx"), ".xml"),
+    **dict.fromkeys((".geojson", ".jsonld"), ".json"),
+}
+_TABLES = (".csv", ".tsv")  # whose rows are no documents
 _MAILBOXES = (".mbox", ".mbx")
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".svg"})
-_SECTION = re.compile(r"\.[1-9][a-z]{0,2}")  # of a manual
+_SECTION = re.compile(r"\.[1-9][a-z]{0,6}")  # of a manual: .1, .3perl
 _IN_MAILDIR = re.compile(r"(?:^|/)(?:cur|new)/\d{6,}\.[^/]+$")
 
 
 def kind_of(name: str) -> str:
     """The ending that tells what a file is, in small letters, also where it is compressed."""
-    suffix = PurePosixPath(uncompressed_name(name)).suffix.lower()
+    *_, before, suffix = ["", "", *PurePosixPath(uncompressed_name(name)).suffixes]
     if _IN_MAILDIR.search(name):
         return ".eml"
-    return MANUAL if _SECTION.fullmatch(suffix) else suffix
+    if _SECTION.fullmatch(suffix.lower()):
+        return ".log" if before == ".log" else MANUAL  # an older part of a log
+    return _SAME_KIND.get(suffix.lower(), suffix.lower())
 
 
 def is_document(name: str) -> bool:
@@ -107,7 +124,10 @@ def _mails(stream: IO[bytes], most: int) -> Iterator[bytes]:
 
 def _document(raw: bytes, name: str, status: os.stat_result, extractor: Extractor, kind: str) -> Document:
     try:
-        extracted = extractor.read(raw, kind) if kind in KINDS else plain_text(raw)
+        if kind in KINDS:
+            extracted = extractor.read(raw, kind)
+        else:
+            extracted = table_text(raw) if kind in _TABLES else plain_text(raw)
     except RefusedError as refused:  # README is a text; a program, or lib.so.1, is none
         raise unread(name) if refused.reason == BINARY and kind in ("", MANUAL) else refused from refused
     if not extracted.text.strip():

@@ -16,7 +16,7 @@ from surprise_rerank.connectors.readers.collection import from_collection
 from surprise_rerank.connectors.readers.datasets import is_path, open_source
 from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.connectors.readers.extraction import Extractor
-from surprise_rerank.connectors.readers.fields import Fields, from_iterable
+from surprise_rerank.connectors.readers.fields import Fields, NoColumnError, from_iterable
 from surprise_rerank.connectors.readers.files import (
     FileRules,
     is_document,
@@ -127,12 +127,32 @@ def _read_files(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) 
                 if kind is None or kind == "text":
                     yield from _of_file(file, name, fields, rules, extractor, skipped)
                 elif file.stat().st_size:
-                    yield from read_table(file, kind, fields, skipped, f"{name}:")
+                    yield from _of_table(file, name, kind, fields, rules, extractor, skipped)
                 else:
                     raise RefusedError("empty")
             except (OSError, RefusedError) as error:
                 place = name if is_folder else str(file)
                 skipped.refuse(place, unreadable(file, error), name if kind == "text" else None)
+
+
+def _of_table(
+    path: Path,
+    name: str,
+    kind: Table,
+    fields: Fields,
+    rules: FileRules,
+    extractor: Extractor,
+    skipped: Skipped,
+) -> Iterator[Document]:
+    """The rows of a folder's table; of one whose head names no column of texts the document that it is."""
+    try:
+        yield from read_table(path, kind, fields, skipped, f"{name}:")
+    except NoColumnError:
+        if kind == "jsonl":
+            return  # each of its rows is counted
+        if kind not in ("csv", "tsv") or fields != Fields():
+            raise
+        yield read_file(path, name, extractor, max_bytes=rules.max_bytes)
 
 
 def _of_file(

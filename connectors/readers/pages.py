@@ -66,6 +66,7 @@ RS RE EX EE
 _NOT_PRINTED = frozenset(_NOT_PRINTED_NAMES.split())
 _JOINED = frozenset({"BR", "RB", "BI", "IB", "IR", "RI"})  # fonts of words without space between
 _GAP = frozenset({"PP", "P", "LP", "TP", "IP", "HP", "Pp", "It", "sp", "br"})
+_XML_TAG = re.compile(r"</?\w[^<>]*>|<\?[^<>]*\?>|<!DOCTYPE[^<>\[]*(?:\[[^\]]{0,9999}\]\s*)?>")
 _OPEN_TAG = re.compile(rb"<(/?)text:[ph]\b[^<>]*>")
 _OPEN_SPACE = re.compile(rb"<text:(?:s|tab|line-break)\b[^<>]*/>")
 # Words that a name is defined after. C and Java have none before a function: its token says what it is.
@@ -89,6 +90,16 @@ def plain_text(raw: bytes) -> ExtractedText:
     text, encoding = decoded(raw)
     lines = ((0, Place(line=1)),)
     return ExtractedText(text.replace("\r\n", "\n"), metadata=encoding_metadata(encoding), places=lines)
+
+
+def table_text(raw: bytes) -> ExtractedText:
+    """A table as it is, whose first line is the head of the rows below it."""
+    text, _, metadata, places = plain_text(raw)
+    head = re.match(r"\s*([^\n]+)\n", text)
+    if head is not None:
+        row = Place(line=1 + text.count("\n", 0, head.end()), table=head[1].strip())
+        places = (*places, (head.end(), row))
+    return ExtractedText(text, metadata=metadata, places=places)
 
 
 def encoding_metadata(encoding: str) -> dict[str, str]:
@@ -246,9 +257,21 @@ class _Page:
 
 def html_text(raw: bytes) -> ExtractedText:
     """The shown text of a page without its navigation, blocks on lines of their own; its <title>."""
-    declared = _DECLARED.search(raw[:4096])
-    text, encoding = decoded(raw, declared[1].decode("ascii") if declared else None)
+    text, encoding = _declared(raw)
     return _shown(text)._replace(metadata=encoding_metadata(encoding))
+
+
+def xml_text(raw: bytes) -> ExtractedText:
+    """The text of a file of XML, that of each element apart, as kreuzberg drops signs such as `<`."""
+    text, encoding = _declared(raw)
+    plain = _XML_TAG.sub("<p>", text.replace("<![CDATA[", "").replace("]]>", ""))
+    return ExtractedText(_shown(plain).text, metadata=encoding_metadata(encoding))
+
+
+def _declared(raw: bytes) -> tuple[str, str]:
+    """A page or a file of XML as text, and the encoding: what it declares, or else a guess."""
+    declared = _DECLARED.search(raw[:_HEAD])
+    return decoded(raw, declared[1].decode("ascii") if declared else None)
 
 
 def markdown_text(raw: bytes) -> ExtractedText:

@@ -63,7 +63,9 @@ def count_table(path: Path, kind: Table) -> int:
 def read_table(
     path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix: str = ""
 ) -> Iterator[Document]:
-    """The documents of a table, in its order; `prefix` comes before the numbers of rows, if those are ids.
+    """The documents of a table, in its order.
+
+    `prefix`, of a table in a folder, comes before the numbers of rows; they are the ids where no column is.
 
     Of `csv` the delimiter is the one of , ; tab and | that the first line has most of; quotes are those of
     spreadsheets, but for `tsv-unquoted`.
@@ -72,7 +74,7 @@ def read_table(
         return _of_parquet(path, fields, skipped, prefix)
     if kind == "jsonl":
         rows = (Row(f"{path}:{n}", f"{prefix}{n}", values) for n, values in read_objects(path, skipped))
-        return documents_of(rows, fields, skipped)
+        return documents_of(rows, fields, skipped, keyed=bool(prefix))
     return _delimited(path, kind, fields, skipped, prefix)
 
 
@@ -96,7 +98,7 @@ def read_json(
 
 def _of_parquet(path: Path, fields: Fields, skipped: Skipped, prefix: str) -> Iterator[Document]:
     with _parquet(path) as file:
-        columns = Columns.of_table(fields, file.schema_arrow.names, path)
+        columns = Columns.of_table(fields, file.schema_arrow.names, path, keyed=bool(prefix))
         batches = file.iter_batches(batch_size=_BATCH)
         values = itertools.chain.from_iterable(_in_microseconds(batch).to_pylist() for batch in batches)
         rows = (Row(f"{path}, row {n}", f"{prefix}{n}", row) for n, row in enumerate(values, start=1))
@@ -151,7 +153,7 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
         raise RefusedError("damaged", _NOT_CSV.format(error), where=f"{path}:{blank + 1}") from error
     # pandas writes its row numbers into a column without a name.
     names = [name.strip() or f"column_{i}" for i, name in enumerate(first, start=1)]
-    columns = Columns.of_table(fields, names, path)
+    columns = Columns.of_table(fields, names, path, keyed=bool(prefix))
     texts = {
         columns.id,
         columns.title,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from qdrant_client import models
@@ -241,7 +241,10 @@ def _cut_as_asked(encoder: RequestEncoder, body: TeiRequest) -> list[str]:
 
 
 def _order(opened: OpenedIndex, body: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:
-    results = [_hit(hit, line_id) for hit, line_id in zip(shown, shown.line_ids, strict=True)]
+    results = [
+        {**hit.to_json(), "line_id": line_id, "relevance_score": hit.relevance}
+        for hit, line_id in zip(shown, shown.line_ids, strict=True)
+    ]
     if body.excerpts:
         bodies = [
             without_title(
@@ -253,21 +256,3 @@ def _order(opened: OpenedIndex, body: SearchRequest, system: str | None, shown: 
         for hit, excerpt in zip(results, excerpts(body.query, bodies, language), strict=True):
             hit["excerpt"] = excerpt.to_json()
     return {"system": system or opened.system, "results": results, "verdict": verdict_json(shown.verdict)}
-
-
-def _hit(hit: Hit, line_id: str) -> dict[str, Any]:
-    return {
-        "id": hit.id,
-        "line_id": line_id,
-        "relevance_score": hit.relevance,
-        "score": hit.score,
-        "percentile": hit.percentile,
-        "title": hit.title,
-        "text": hit.text,
-        "passage": None if hit.passage is None else asdict(hit.passage),
-        "place": None if hit.place is None else hit.place.to_json(),
-        "citation": hit.citation,
-        "metadata": dict(hit.metadata),
-        "parts": dict(hit.parts),
-        "duplicates": list(hit.duplicates),
-    }

@@ -143,7 +143,7 @@ class DelayedWork:
         self._work, self._seconds = work, seconds
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._timer: threading.Timer | None = None
-        self._asked = math.inf  # when the work was first asked for
+        self._first_wanted = math.inf  # when the work was first asked for
         self._is_closed = False
 
     def ask(self) -> None:
@@ -152,10 +152,10 @@ class DelayedWork:
             if self._is_closed:
                 return
             now = time.monotonic()
-            self._asked = min(self._asked, now)
+            self._first_wanted = min(self._first_wanted, now)
             if self._timer is not None:
                 self._timer.cancel()
-            wait = min(self._seconds, max(self._asked + 10 * self._seconds - now, 0.0))
+            wait = min(self._seconds, max(self._first_wanted + 10 * self._seconds - now, 0.0))
             self._timer = threading.Timer(wait, self._run)
             self._timer.daemon = True
             self._timer.start()
@@ -165,7 +165,7 @@ class DelayedWork:
             with self._lock:
                 if self._is_closed:
                     return
-                self._asked = math.inf
+                self._first_wanted = math.inf
             self._work()
 
     def close(self) -> None:

@@ -140,14 +140,14 @@ class _Sample:
         return self.index.sample_ids(SAMPLE_SIZE)
 
     @cached_property
-    def _found(self) -> dict[str, Float64Array]:
+    def _similarities(self) -> dict[str, Float64Array]:
         return {}
 
     def similarities(self, name: str) -> Float64Array:
         """(s,) the similarities by one scorer."""
-        if name not in self._found:
-            self._found[name] = _SIMILARITIES[name](self) if self.ids else np.zeros(0)
-        return self._found[name]
+        if name not in self._similarities:
+            self._similarities[name] = _SIMILARITIES[name](self) if self.ids else np.zeros(0)
+        return self._similarities[name]
 
     def moments(self, name: str) -> Moments:
         """Mean and deviation over the corpus: of all BM25 scores, and of `similarities` by other scorers."""

@@ -62,7 +62,7 @@ class System:
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether token vectors decide."""
+        """Whether it compares token vectors."""
         return self.kind in ("late-interaction", "hybrid")
 
     def require_mode(self, mode: str | None) -> None:
@@ -79,7 +79,7 @@ class System:
         raise DataError(f"{self.name!r} has no mode {mode!r}; choose one of {able}, or leave it out")
 
     def built(self, inputs: Any) -> BuiltSystem:
-        """The system at work; see `build`."""
+        """Build the system for a collection; see `build`."""
         make = resolved(self.build) if isinstance(self.build, str) else self.build
         system: BuiltSystem = make(inputs)
         return system
@@ -155,7 +155,7 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(_SYSTEMS)
 
 
 def register_system(system: System) -> System:
-    """Make a system known by its name, everywhere where systems are named; returns the same.
+    """Register a system under its name, for Python, commands and the server, and return it.
 
     Raises:
         DataError: if the name is taken by another system.

@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,24 +64,6 @@ class Output:
         """Rows of a table for other programs: tabs between the cells, the names first."""
         for row in rows:
             click.echo(tab_separated(map(shortened, row)))
-
-
-def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
-    """A hit as JSON values, with its place; without a document's text where there is none."""
-    return {
-        "rank": rank,
-        "id": hit.id,
-        "score": hit.score,
-        "percentile": hit.percentile,
-        "parts": dict(hit.parts),
-        "title": hit.title,
-        "text": hit.text,
-        "passage": None if hit.passage is None else asdict(hit.passage),
-        "place": None if hit.place is None else hit.place.to_json(),
-        "citation": hit.citation,
-        "metadata": dict(hit.metadata),
-        "duplicates": hit.duplicates,
-    }
 
 
 def body(hit: Hit) -> str:

@@ -76,7 +76,10 @@ def evaluate(
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
     similarities = {name: similarity_system(name) for name in with_raw() if name not in SYSTEMS}
-    built_in = find_systems(settings.systems, {**similarities, **EVALUATED})
+    # `--systems` and the baseline may name runs, too.
+    named_runs = {split_run(run)[0] for run in settings.runs} - SYSTEMS.keys() - EVALUATED.keys()
+    others = [name for name in settings.systems if name not in named_runs]
+    built_in = find_systems(others, {**similarities, **EVALUATED})
     by_passages = settings.judged in ("pages", "passages")
     usual = by_passages and settings.measures == DEFAULTS.measures
     names = () if settings.judged == "nothing" else EVIDENCE_MEASURES if usual else settings.measures

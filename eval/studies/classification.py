@@ -287,8 +287,9 @@ def classification(settings: ClassifySettings, terminal: Terminal) -> ClassifySt
     if not settings.answers:
         kind = FewShot if settings.few_shot else EnsembleSizes if settings.ensemble_size else ZeroShot
         return kind(settings, terminal)
-    advice = "answers=yes classifies by them: give --set names=FILE.yaml"
-    names = label_names((), read_label_names(border.present("names", settings.names, advice)))
+    advice = "give --set names=FILE.yaml, with a line `class: name` for each"
+    file = border.present("the names of the labels", settings.names, advice)
+    names = label_names((), read_label_names(file))
 
     def answers(model: LabelledVectors, texts: LabelledTexts) -> Iterable[str]:
         labels = Task(texts, names).label_vectors(model.encoder, settings.templates[0])

@@ -71,7 +71,7 @@ _STORED_OTHERWISE = ("labels", "encoder", "training")
 
 
 class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The most surprising label: the one that a text is more similar to than other texts are.
+    """A classifier that gives a text the label to which it is more similar than other texts are.
 
     Args:
         labels: names; or a mapping from a class to its name, to several descriptions (the mean of their

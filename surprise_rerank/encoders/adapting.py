@@ -29,7 +29,7 @@ _METHODS = (
 
 
 def as_encoder(model: object, *, name: str | None = None) -> Encoder:
-    """Anything that makes vectors as an `Encoder`: what an error about anything else lists.
+    """Return anything that makes vectors as an `Encoder`; an error lists what it takes.
 
     A string goes to `load_encoder`, and models of sentence-transformers keep their tokens. All others give
     dense vectors only; their calls are checked and tried again as `FunctionEncoder` does. One of Haystack's

@@ -21,7 +21,7 @@ from surprise_rerank.encoders.base import (
 
 
 class PairedEncoder:
-    """Dense vectors of an encoder that finds, tokens of one that compares. Threads may share one.
+    """An encoder of two: dense vectors of one, to find, token vectors of the other, to compare.
 
     An API's model has no token vectors, and a ColBERT model no dense ones: together they have both. Passages
     are cut for the smaller window, by the tokens of the token encoder. A DataError if that has none, or one
@@ -73,7 +73,7 @@ class PairedEncoder:
         return Encoded(dense, self.token_encoder.encode(texts, kind, on_progress).require_tokens())
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
-        """The token encoder's."""
+        """Return where the token encoder's tokens lie in each text."""
         border.choice("kind", kind, get_args(Kind))
         return self.token_encoder.token_spans(border.texts("texts", texts), kind)
 

@@ -48,7 +48,7 @@ class Diversity:
 
     @property
     def needs(self) -> frozenset[Field]:
-        """What candidates must have for it."""
+        """The fields of candidates that are compared with each other."""
         return frozenset({"dense"} if self.diversity or self.collapse is not None else ())
 
     def applied(
@@ -58,7 +58,7 @@ class Diversity:
         among: Sequence[int] | None = None,
         most: int | None = None,
     ) -> Ranking:
-        """A ranking of a pool with dense vectors in this order. Scores stay, so that they no longer fall.
+        """Return the ranking in the order of diversity; scores stay, so that they no longer fall.
 
         Only the lines `among` these may come; relevance is on the scale of all of them. `most` lines are
         wanted. All come, but those behind are in the order of relevance. Of a document in passages the best

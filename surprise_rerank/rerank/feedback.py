@@ -125,7 +125,7 @@ class FeedbackScorer(Scorer):
         return self.measured(query, candidates).moments
 
     def measured(self, query: Query, candidates: Candidates) -> MeasuredScores:
-        """Its scores with what is usual for them."""
+        """Return its scores, with their mean and deviation over the corpus."""
         question = None if self.feedback is None else self._question(self.feedback, query, candidates)
         if self.feedback is None:
             scores, moments = candidates.scores.get(self.name), candidates.corpus_moments.get(self.name)

@@ -289,7 +289,7 @@ class FusionReranker:
         return [Share(name, measured[name], values, weights[name]) for name, values in z.items()], trust
 
     def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
-        """The same fusion with other weights."""
+        """Return this fusion with other weights."""
         return replace(self, weights=border.mapping("weights", weights))
 
 

@@ -84,7 +84,7 @@ class Scorer(ABC):
         """Mean and deviation of its scores for this query over the corpus, or a sample of it."""
 
     def measured(self, query: Query, candidates: Candidates) -> MeasuredScores:
-        """Its scores with what is usual for them."""
+        """Return its scores, with their mean and deviation over the corpus."""
         scores = np.asarray(self.scores(query, candidates), np.float64)
         return MeasuredScores(scores, scores, self.moments(query, candidates))
 
@@ -132,7 +132,7 @@ class CosineScorer(Scorer):
 
     @property
     def is_of_pool(self) -> bool:
-        """Whether there is no ensemble."""
+        """Whether moments are those of the candidates, as there is no ensemble."""
         return self.ensemble is None
 
     @property
@@ -191,7 +191,7 @@ class DynaMaxScorer(Scorer):
 
     @property
     def is_of_pool(self) -> bool:
-        """Whether there is no sample, and no store that has one."""
+        """Whether moments are those of the candidates, as there is no sample of the corpus."""
         return self.sample is None and not self.retrieved
 
     @property

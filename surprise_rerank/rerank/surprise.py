@@ -18,7 +18,7 @@ Anchor: TypeAlias = Literal["document", "query"]
 
 @dataclass(frozen=True)
 class SurpriseReranker:
-    """Orders documents by the surprise of their similarity to the query; `Surprise` has the other attributes.
+    """Orders documents by the surprise of their similarity to the query; see `Surprise`.
 
     Attributes:
         ensemble: of questions or of documents, as vectors of the same encoder; its similarity is the one that

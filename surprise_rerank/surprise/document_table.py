@@ -22,7 +22,7 @@ from surprise_rerank.surprise.score import CROSSOVER_SIZE, Surprise, Weight
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DocumentTable:
-    """Documents that are similar to questions.
+    """The documents that `rank_documents` kept, with their scores by each question.
 
     Attributes:
         documents: n texts, the most similar to the first question first.

@@ -49,7 +49,7 @@ _FORMAT = 2  # of the file: a .npz archive of plain arrays
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Members of an ensemble, as moments and a sample.
+    """The vectors that a similarity is compared with, kept as exact moments and a sample.
 
     Attributes:
         count: number of members.

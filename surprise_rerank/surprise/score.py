@@ -292,7 +292,7 @@ class Surprise:
         return self._scores(psi, self.moments(q), others)
 
     def scores_from(self, similarity: npt.ArrayLike, moments: Moments) -> SurpriseScores:
-        """The same from moments that were computed before, by `moments` of this object."""
+        """Return `scores` from moments that `moments` of this object has computed before."""
         psi = _finite(similarity)
         if self.model == "empirical":
             raise DataError("the empirical model needs the ensemble's sample, not its moments; call scores()")

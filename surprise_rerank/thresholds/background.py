@@ -206,7 +206,7 @@ class QuestionBackground:
 
     @property
     def size(self) -> str:
-        """How many questions, and how many of them are different, for readers."""
+        """Say in words how many questions there are, and how many of them differ."""
         alike = "" if self.effective > self.count - 0.5 else f" that count as {self.effective:.3g}"
         return f"{self.count} background questions{alike}"
 
@@ -332,7 +332,7 @@ class QuestionBackground:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> QuestionBackground:
-        """What `save` wrote; a DataError if there is no such file, or it is no background."""
+        """Load what `save` wrote; a DataError if there is no such file, or it is no background."""
         try:
             content = Path(path).read_bytes()
         except OSError as error:

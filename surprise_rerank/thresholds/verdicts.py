@@ -95,8 +95,8 @@ class AnswerChance:
         return np.asarray(self.intercept + self.best * capped + self.gap * np.asarray(gap, np.float64))
 
 
-# `python -m benchmarks.study verdicts --model all-MiniLM-L6-v2 --part chance` prints it: of the
-# collections' own questions and of those about other subjects, by four systems.
+# Of the collections' own questions and of those about other subjects, by four systems; the command is among
+# those of docs/results.md that measured once.
 USUAL_CHANCE = AnswerChance(-5.12, 2.46, 0.1)
 
 

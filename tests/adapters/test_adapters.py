@@ -1,7 +1,5 @@
 """What holds for the adapters of every host."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import importlib
@@ -9,21 +7,18 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import HOSTS, Host
-from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.hosts import HOSTS, Host
+from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.components import stored_names
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError
 from surprise_rerank.text_reranker import TextReranker
-
-__all__ = ["named_index"]
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 OTHERS = [f"x{i} y{i} z{i % 3}" for i in range(19)]
@@ -62,7 +57,7 @@ def all_of_them(host: Host, **more: Any) -> dict[str, Any]:
 
 @every_host
 @pytest.mark.parametrize("texts", [TEXTS, [*TEXTS, *TEXTS], ["", *TEXTS], ["alone"], []])
-def test_copies_come_back_in_our_order_with_their_score(host: Host, texts: list[str]) -> None:
+def test_copies_come_back_in_our_order_with_their_score(host, texts):
     inputs = documents(host, texts)
     before = copy.deepcopy(inputs)
     ranker = host.ranker(TextReranker(WordEncoder(64)), **all_of_them(host))
@@ -80,7 +75,7 @@ def test_copies_come_back_in_our_order_with_their_score(host: Host, texts: list[
 
 
 @every_host
-def test_no_more_come_back_than_are_asked_for(host: Host) -> None:
+def test_no_more_come_back_than_are_asked_for(host):
     if not host.most:
         pytest.skip("it has no such option")
     ranked = host.rank(host.ranker(TextReranker(WordEncoder()), **{host.most: 1}), documents(host), QUESTION)
@@ -90,16 +85,16 @@ def test_no_more_come_back_than_are_asked_for(host: Host) -> None:
 
 
 @every_host
-def test_documents_that_are_stored_are_not_encoded(host: Host, index: DocumentIndex) -> None:
+def test_documents_that_are_stored_are_not_encoded(host, index):
     ranker = host.ranker(index.text_reranker("dynamax"), **all_of_them(host))
     inputs = [*documents(host), host.document("elsewhere", "a stray", {})]
     ranked = host.rank(ranker, inputs, QUESTION)
     assert ranked[0].id == "d1"
-    assert index.encoder.encoded_texts == [QUESTION, "a stray"]  # type: ignore[attr-defined]
+    assert index.encoder.encoded_texts == [QUESTION, "a stray"]
 
 
 @every_host
-def test_a_background_makes_the_score_a_percentile_and_refuses_what_is_off_topic(host: Host) -> None:
+def test_a_background_makes_the_score_a_percentile_and_refuses_what_is_off_topic(host):
     ranked = host.rank(host.ranker(judging(), **all_of_them(host)), documents(host), QUESTION)
     assert ranked[0].score == ranked[0].meta["percentile"] == 0.95
     assert ranked[0].meta["rerank_verdict"] == "unknown"  # of four documents
@@ -113,7 +108,7 @@ def test_a_background_makes_the_score_a_percentile_and_refuses_what_is_off_topic
 
 
 @every_host
-def test_async_gives_the_same_and_lets_the_event_loop_go_on(host: Host) -> None:
+def test_async_gives_the_same_and_lets_the_event_loop_go_on(host):
     ticked = threading.Event()
 
     class Waiting(WordEncoder):
@@ -133,7 +128,7 @@ def test_async_gives_the_same_and_lets_the_event_loop_go_on(host: Host) -> None:
 
 
 @every_host
-def test_names_are_enough_and_wrong_ones_are_told(host: Host, named_index: str, tmp_path: Path) -> None:
+def test_names_are_enough_and_wrong_ones_are_told(host, named_index, tmp_path):
     names = {"index": named_index, "system": "dynamax"}
     ranker = host.named_ranker(**names, min_percentile=0.9)
     assert [line.id for line in host.rank(ranker, of_index(host), ON_TOPIC)] == ["dogs"]
@@ -149,7 +144,7 @@ def test_names_are_enough_and_wrong_ones_are_told(host: Host, named_index: str, 
 
 
 @pytest.mark.parametrize("host", HOSTS[:3])
-def test_a_retriever_hands_out_what_is_stored(host: Host, index: DocumentIndex) -> None:
+def test_a_retriever_hands_out_what_is_stored(host, index):
     retriever = host.retriever(index.pipeline("dynamax"), **{host.retriever_most: 5})
     lines = {line.id: line for line in host.retrieve(retriever, "wolves howl")}
     assert lines.keys() == {"d0", "d1", "d2", "d3", "titled"}
@@ -160,15 +155,15 @@ def test_a_retriever_hands_out_what_is_stored(host: Host, index: DocumentIndex) 
     assert asyncio.run(host.aretrieve(retriever, "wolves howl")) == host.retrieve(retriever, "wolves howl")
     # A re-ranker knows what it handed out.
     inputs = [host.document(line.id, "?", {}) for line in lines.values()]
-    index.encoder.encoded_texts.clear()  # type: ignore[attr-defined]
+    index.encoder.encoded_texts.clear()
     host.rank(host.ranker(index.text_reranker("dynamax")), inputs, QUESTION)
-    assert index.encoder.encoded_texts == [QUESTION]  # type: ignore[attr-defined]
+    assert index.encoder.encoded_texts == [QUESTION]
     with pytest.raises(ValueError, match=r"at least 1|greater than or equal to 1"):
         host.retriever(index.pipeline(), **{host.retriever_most: 0})
 
 
 @pytest.mark.parametrize("host", HOSTS[:3])
-def test_a_retriever_made_of_names_refuses_what_is_off_topic(host: Host, named_index: str) -> None:
+def test_a_retriever_made_of_names_refuses_what_is_off_topic(host, named_index):
     names = {"index": named_index, "system": "dynamax"}
     retriever = host.named_retriever(**names, min_percentile=0.9)
     (line,) = host.retrieve(retriever, ON_TOPIC)
@@ -180,9 +175,7 @@ def test_a_retriever_made_of_names_refuses_what_is_off_topic(host: Host, named_i
 
 
 @every_host
-def test_a_missing_package_is_named_with_the_line_that_installs_it(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_with_the_line_that_installs_it(host, monkeypatch):
     assert host.adapter
     for name in [
         module for module in sys.modules if module.partition(".")[0] == host.package.partition(".")[0]
@@ -194,7 +187,7 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
         importlib.import_module(f"surprise_rerank.connectors.{host.module}")
 
 
-def test_ids_of_an_index_are_strings_and_uuids() -> None:
+def test_ids_of_an_index_are_strings_and_uuids():
     id_ = uuid.uuid4()
     assert stored_names("a", None, 3, id_, "a", "", True) == ("a", str(id_))
     assert stored_names(None, 3) is None

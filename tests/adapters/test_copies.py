@@ -1,7 +1,5 @@
 """Components of hosts that are copied, pickled, and used in a forked process: they rank as before."""
 
-from __future__ import annotations
-
 import copy
 import json
 import multiprocessing
@@ -15,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import HOSTS, Host
-from named_index import DOCUMENTS, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.hosts import HOSTS
+from helpers.named_index import DOCUMENTS, ON_TOPIC
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document, Pipeline, TextReranker, errors, load_encoder
 from surprise_rerank.connectors.attached.settings import PipelineSettings
@@ -28,8 +26,6 @@ from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, StoreError, SurpriseRerankError
 from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
-
-__all__ = ["named_index"]
 
 # What a component gives: ids and scores.
 Answer = Callable[[Any], list[tuple[str, float]]]
@@ -81,7 +77,7 @@ every_host = pytest.mark.parametrize("host", HOSTS)
 
 @every_host
 @pytest.mark.parametrize("of_names", [True, False])
-def test_a_ranker_of_every_host(host: Host, of_names: bool, named_index: str) -> None:
+def test_a_ranker_of_every_host(host, of_names, named_index):
     documents = [host.document(document.id, document.content, {}) for document in DOCUMENTS]
     if of_names:
         ranker = host.named_ranker(index=named_index, system="dynamax")
@@ -94,7 +90,7 @@ def test_a_ranker_of_every_host(host: Host, of_names: bool, named_index: str) ->
 
 
 @every_host
-def test_a_retriever_of_every_host(host: Host, named_index: str) -> None:
+def test_a_retriever_of_every_host(host, named_index):
     if not hasattr(host.adapter, "SurpriseRetriever"):
         pytest.skip("rerankers has no retrievers")
     retriever = host.named_retriever(index=named_index, system="dynamax")
@@ -104,7 +100,7 @@ def test_a_retriever_of_every_host(host: Host, named_index: str) -> None:
 
 
 @pytest.mark.skipif(not is_installed("pyterrier"), reason="the extra pyterrier is not installed")
-def test_transformers_of_pyterrier(named_index: str) -> None:
+def test_transformers_of_pyterrier(named_index):
     import pandas as pd
 
     from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
@@ -120,7 +116,7 @@ def test_transformers_of_pyterrier(named_index: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_pipeline_of_every_system(system: str, tmp_path: Path, named_index: str) -> None:
+def test_a_pipeline_of_every_system(system, tmp_path, named_index):
     encoder = load_encoder(str(Path(named_index).parent / "vectors.txt"))
     with DocumentIndex.open(tmp_path / "index", encoder) as writing:
         writing.sync(DOCUMENTS)
@@ -135,7 +131,7 @@ def test_a_pipeline_of_every_system(system: str, tmp_path: Path, named_index: st
         )
 
 
-def test_a_scorer_of_a_function_of_a_module(named_index: str) -> None:
+def test_a_scorer_of_a_function_of_a_module(named_index):
     pipeline = (
         PipelineSettings(index=named_index)
         .open_index()
@@ -147,10 +143,10 @@ def test_a_scorer_of_a_function_of_a_module(named_index: str) -> None:
 
 
 @pytest.mark.skipif(not is_installed("llama_index"), reason="the extra llama-index is not installed")
-def test_what_llama_index_cannot_pickle_stays_in_the_component() -> None:
+def test_what_llama_index_cannot_pickle_stays_in_the_component():
     host = next(host.values[0] for host in HOSTS if host.id == "LlamaIndex")
     encoder = WordEncoder()
-    encoder.tokenize = lambda text: text.split()  # type: ignore[attr-defined]  # which nothing can pickle
+    encoder.tokenize = lambda text: text.split()  # which nothing can pickle
     ranker = host.ranker(TextReranker(encoder))
     nodes = [host.document("a", "dogs bark", {})]
     with pytest.raises((AttributeError, pickle.PicklingError)):
@@ -159,7 +155,7 @@ def test_what_llama_index_cannot_pickle_stays_in_the_component() -> None:
 
 
 @pytest.mark.skipif(not is_installed("llama_index"), reason="the extra llama-index is not installed")
-def test_llama_index_reads_what_it_has_written(named_index: str) -> None:
+def test_llama_index_reads_what_it_has_written(named_index):
     from surprise_rerank.connectors.llama_index import SurpriseRerank
 
     host = next(host.values[0] for host in HOSTS if host.id == "LlamaIndex")
@@ -174,7 +170,7 @@ def test_llama_index_reads_what_it_has_written(named_index: str) -> None:
         SurpriseRerank.from_dict(postprocessor.to_dict())
 
 
-def test_every_error_comes_out_of_another_process_as_it_is() -> None:
+def test_every_error_comes_out_of_another_process_as_it_is():
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, SurpriseRerankError):
             error = kind("what is wrong", ["a"]) if kind is errors.IndexingError else kind("what is wrong")
@@ -182,7 +178,7 @@ def test_every_error_comes_out_of_another_process_as_it_is() -> None:
             assert (type(copied), str(copied), vars(copied)) == (kind, "what is wrong", vars(error))
 
 
-def test_an_index_in_memory_is_copied_and_forked_and_refuses_a_pickle() -> None:
+def test_an_index_in_memory_is_copied_and_forked_and_refuses_a_pickle():
     with DocumentIndex.open(":memory:", WordEncoder()) as index:
         index.sync([Document("d", "dogs bark")])
         pipeline: Pipeline = index.pipeline("cosine")
@@ -195,7 +191,7 @@ def test_an_index_in_memory_is_copied_and_forked_and_refuses_a_pickle() -> None:
             pickle.dumps(pipeline)
 
 
-def test_a_child_cannot_read_what_the_parent_was_changing_and_leaves_its_lock(tmp_path: Path) -> None:
+def test_a_child_cannot_read_what_the_parent_was_changing_and_leaves_its_lock(tmp_path):
     def answer(pipeline: Pipeline) -> list[tuple[str, float]]:
         return [(hit.id, hit.score) for hit in pipeline.search("dogs")]
 
@@ -221,7 +217,7 @@ def test_a_child_cannot_read_what_the_parent_was_changing_and_leaves_its_lock(tm
             os.waitpid(child, 0)
 
 
-def test_a_child_has_connections_of_its_own_to_a_server() -> None:
+def test_a_child_has_connections_of_its_own_to_a_server():
     requests: Counter[int] = Counter()  # by the port of the client
 
     class Server(BaseHTTPRequestHandler):
@@ -256,7 +252,7 @@ def test_a_child_has_connections_of_its_own_to_a_server() -> None:
     assert len(requests) == 2
 
 
-def test_a_key_is_not_written_into_a_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_not_written_into_a_pickle(monkeypatch):
     monkeypatch.delenv("QDRANT_API_KEY", raising=False)
     location = Location(url="http://localhost:6333", api_key="very-secret")
     assert copy.deepcopy(location) == location

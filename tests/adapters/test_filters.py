@@ -1,13 +1,11 @@
 """Haystack's filters pick the same documents in an index as in Haystack's own store."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document, Pipeline
 from surprise_rerank.connectors.filters import from_haystack
@@ -94,9 +92,7 @@ def found(index: DocumentIndex, filters: dict[str, Any]) -> list[str]:
 
 @pytest.mark.skipif(not is_installed("haystack"), reason="the extra 'haystack' is not installed")
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_the_same_documents_are_picked_as_by_haystack(
-    index: DocumentIndex, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_the_same_documents_are_picked_as_by_haystack(index, filters, monkeypatch):
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     from haystack import Document as HaystackDocument
     from haystack.utils.filters import document_matches_filter
@@ -105,11 +101,11 @@ def test_the_same_documents_are_picked_as_by_haystack(
     assert found(index, filters) == [d.id for d in documents if document_matches_filter(filters, d)]
 
 
-def test_a_value_in_a_list_is_found(index: DocumentIndex):
+def test_a_value_in_a_list_is_found(index):
     assert found(index, where("meta.tags", "==", "a")) == ["2"]
 
 
-def test_a_date_may_be_one(index: DocumentIndex):
+def test_a_date_may_be_one(index):
     assert found(index, where("meta.day", ">=", datetime.datetime(2026, 2, 1))) == ["1", "2"]
 
 
@@ -121,7 +117,7 @@ def test_a_date_may_be_one(index: DocumentIndex):
         ({"field": "meta.kind", "operator": "=="}, "has 'field', 'operator'; a comparison has field"),
         ({"operator": "AND"}, "has operator and conditions"),
         ({"operator": "AND", "conditions": 3}, "conditions must be a list of filters, got 3"),
-        (where(3, "==", 3), "the field of a filter must be a string, got 3"),  # type: ignore[arg-type]
+        (where(3, "==", 3), "the field of a filter must be a string, got 3"),
         (where("meta.", "==", 3), "a filter's field must be keys .* got ''; join them"),
         (where("meta.a..b", "==", 3), r"a filter's field must be keys .* got 'a\.\.b'"),
         (where('meta.a"b', "==", 3), "a filter's field must be keys with no"),
@@ -136,6 +132,6 @@ def test_a_date_may_be_one(index: DocumentIndex):
         (where("meta.kind", ">", None), "greater or less than None"),
     ],
 )
-def test_what_is_no_filter_says_so(filters: Any, message: str):
+def test_what_is_no_filter_says_so(filters, message):
     with pytest.raises(DataError, match=message):
         from_haystack(filters)

@@ -1,18 +1,15 @@
 """The components for Haystack, in Haystack's own pipelines."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document as Stored
 from surprise_rerank.connectors.attached.settings import PipelineSettings
@@ -33,8 +30,6 @@ from haystack.core.errors import DeserializationError
 
 from surprise_rerank.connectors.haystack import SurpriseRanker, SurpriseRetriever
 
-__all__ = ["named_index"]
-
 TEXTS = ["cats sleep all day", "the dog barks", "a dog barks at night and bites", "tea is hot"]
 
 
@@ -46,7 +41,7 @@ def ranker(**more: Any) -> SurpriseRanker:
     return SurpriseRanker(reranker=TextReranker(WordEncoder()), **more)
 
 
-def test_of_documents_with_one_id_the_one_with_the_highest_score_counts() -> None:
+def test_of_documents_with_one_id_the_one_with_the_highest_score_counts():
     low, high = Document(id="x", content="tea", score=0.1), Document(id="x", content="dog", score=0.2)
     without = Document(id="x", content="cat")
     (document,) = ranker().run("dog", [low, high, without])["documents"]
@@ -59,7 +54,7 @@ def test_of_documents_with_one_id_the_one_with_the_highest_score_counts() -> Non
     ]
 
 
-def test_top_k_of_a_run_goes_before_that_of_the_component(named_index: str) -> None:
+def test_top_k_of_a_run_goes_before_that_of_the_component(named_index):
     assert len(ranker(top_k=3).run("dog", documents_of(*TEXTS), top_k=1)["documents"]) == 1
     retriever = SurpriseRetriever(index=named_index, system="dynamax", top_k=2)
     assert len(retriever.run(ON_TOPIC, top_k=1)["documents"]) == 1
@@ -68,21 +63,21 @@ def test_top_k_of_a_run_goes_before_that_of_the_component(named_index: str) -> N
             run()
 
 
-def test_metadata_is_read_where_it_is_asked_for() -> None:
+def test_metadata_is_read_where_it_is_asked_for():
     encoder = WordEncoder()
     component = SurpriseRanker(reranker=TextReranker(encoder), meta_fields_to_embed=["title", "none", "year"])
     component.run("q", [Document(content="text", meta={"year": 1999, "title": "Dogs", "none": None})])
     assert encoder.encoded_texts[-1] == "Dogs\n1999\ntext"
 
 
-def test_a_string_is_no_list_of_keys_and_no_document() -> None:
+def test_a_string_is_no_list_of_keys_and_no_document():
     with pytest.raises(DataError, match="meta_fields_to_embed must be a list of strings, got 'title'"):
         ranker(meta_fields_to_embed="title")
     with pytest.raises(DataError, match=r"documents\[0\] must be a Document, got 'dogs'"):
         ranker().run("dogs", ["dogs"])
 
 
-def test_embeddings_of_documents_are_used_and_ids_in_meta_are_known() -> None:
+def test_embeddings_of_documents_are_used_and_ids_in_meta_are_known():
     encoder = WordEncoder()
     component = SurpriseRanker(reranker=TextReranker(encoder, CosineScorer()))
     dense = WordEncoder().encode(TEXTS).dense
@@ -101,7 +96,7 @@ def test_embeddings_of_documents_are_used_and_ids_in_meta_are_known() -> None:
 
 
 @pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion"])
-def test_filters_pick_documents_and_those_of_a_run_replace_the_others(named_index: str, system: str) -> None:
+def test_filters_pick_documents_and_those_of_a_run_replace_the_others(named_index, system):
     tea = {"field": "meta.topic", "operator": "==", "value": "tea"}
     wet = {"field": "meta.topic", "operator": "in", "value": ["tea", "boats"]}
     retriever = SurpriseRetriever(index=named_index, system=system, filters=wet)
@@ -127,7 +122,7 @@ def asked(question: str) -> dict[str, dict[str, str]]:
     return {"retriever": {"query": question}, "ranker": {"query": question}}
 
 
-def test_a_pipeline_answers_from_what_is_surprising_and_is_written_and_read(named_index: str) -> None:
+def test_a_pipeline_answers_from_what_is_surprising_and_is_written_and_read(named_index):
     pipeline = search_pipeline(named_index)
     text = pipeline.dumps()
     answer = pipeline.run(asked(ON_TOPIC), include_outputs_from={"ranker"})
@@ -146,7 +141,7 @@ def test_a_pipeline_answers_from_what_is_surprising_and_is_written_and_read(name
 
 
 @pytest.mark.parametrize("kind", [SurpriseRanker, SurpriseRetriever])
-def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any) -> None:
+def test_a_router_sends_a_refused_question_elsewhere(named_index, kind):
     pipeline = Pipeline()
     pipeline.add_component("ours", kind(index=named_index, system="dynamax", min_percentile=0.9))
     answered = ("{{ verdict.status != 'off-topic' }}", "{{ documents }}", "found", list[Document])
@@ -167,7 +162,7 @@ def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any
         assert (nothing["documents"], nothing["verdict"]["status"]) == ([], "no match")
 
 
-def test_all_that_is_given_by_name_is_written_and_copied() -> None:
+def test_all_that_is_given_by_name_is_written_and_copied():
     names = {"index": "http://localhost:6333/c", "model": "m", "system": "fusion"}
     names |= {"min_percentile": 0.5, "diversity": 0.3, "collapse": 0.9}
     filters = {"field": "meta.n", "operator": ">", "value": 1}
@@ -185,7 +180,7 @@ def test_all_that_is_given_by_name_is_written_and_copied() -> None:
             component.to_dict()
 
 
-def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch):
     loads: list[TextReranker] = []
 
     def load(self: PipelineSettings) -> TextReranker:
@@ -225,15 +220,13 @@ def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch:
         ({"index": "http://me:secret@localhost/a"}, "index='http://localhost' came with a password"),
     ],
 )
-def test_what_contradicts_itself_or_would_write_a_secret_is_refused(
-    names: dict[str, Any], message: str
-) -> None:
+def test_what_contradicts_itself_or_would_write_a_secret_is_refused(names, message):
     with pytest.raises(DataError, match=message) as refused:
         SurpriseRanker(**names)
     assert "secret" not in str(refused.value)
 
 
-def test_a_background_in_a_file_judges_without_an_index(tmp_path: Path) -> None:
+def test_a_background_in_a_file_judges_without_an_index(tmp_path):
     others = [f"{a} {b}" for a in ("salt", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
     judging = TextReranker(WordEncoder()).with_background(others, lambda question: TEXTS)
     judging.background.save(tmp_path / "kept" / "b.npz")

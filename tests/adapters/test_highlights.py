@@ -1,7 +1,5 @@
 """Best sentences, and the words of a question in them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +25,7 @@ def test_the_sentence_with_most_of_the_words_is_shown_with_stems_marked():
     "before",
     ["How to return a parcel\n\n", "# Return a parcel\n", "How do I return a parcel?\n", "Parcel\n------\n"],
 )
-def test_a_sentence_answers_and_no_heading(before: str):
+def test_a_sentence_answers_and_no_heading(before):
     text = f"{before}Print the label, and bring the parcel to any post office.\n\n| return | parcel. |\n"
     expected = "Print the label, and bring the parcel to any post office."
     assert excerpts("how to return a parcel", [text])[0].text == expected

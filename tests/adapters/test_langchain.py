@@ -1,15 +1,13 @@
 """The LangChain adapters, in LangChain's own retrievers and chains."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
+from helpers.words import WordEncoder
 
 pytest.importorskip("langchain_core")
 
@@ -23,8 +21,6 @@ from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriev
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document as Stored
 from surprise_rerank.errors import DataError
-
-__all__ = ["named_index"]
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 QUESTION = "dogs bark"
@@ -53,17 +49,15 @@ def index() -> Iterator[DocumentIndex]:
         ("source", Document("a text", id="1", metadata={"source": 1}), True),
     ],
 )
-def test_where_the_stored_id_is(
-    index: DocumentIndex, id_key: str | None, document: Document, encoded: bool
-) -> None:
+def test_where_the_stored_id_is(index, id_key, document, encoded):
     rerank = SurpriseRerank(reranker=index.text_reranker("dynamax"), id_key=id_key)
     assert isinstance(rerank, BaseDocumentCompressor)
     rerank.compress_documents([document], QUESTION)
     texts = [document.page_content] if encoded else []
-    assert index.encoder.encoded_texts == [QUESTION, *texts]  # type: ignore[attr-defined]
+    assert index.encoder.encoded_texts == [QUESTION, *texts]
 
 
-def test_it_ranks_as_a_base_reranker_does(index: DocumentIndex) -> None:
+def test_it_ranks_as_a_base_reranker_does(index):
     result = pytest.importorskip("langchain_reranker.rerankers").RerankResult
     rerank = SurpriseRerank(reranker=index.text_reranker("dynamax"), top_n=2)
     documents = [Document(text) for text in TEXTS]
@@ -76,7 +70,7 @@ def test_it_ranks_as_a_base_reranker_does(index: DocumentIndex) -> None:
     ]
 
 
-def test_a_filter_of_qdrant_narrows_the_search(index: DocumentIndex) -> None:
+def test_a_filter_of_qdrant_narrows_the_search(index):
     early = models.Filter(must=[models.FieldCondition(key="metadata.i", range=models.Range(lte=2))])
     late = models.Filter(must=[models.FieldCondition(key="metadata.i", range=models.Range(gte=2))])
     retriever = SurpriseRetriever(pipeline=index.pipeline("dynamax"))
@@ -118,7 +112,7 @@ class Recorder(BaseCallbackHandler):
         self.verdicts.append((data["status"], run_id))
 
 
-def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(named_index: str) -> None:
+def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(named_index):
     retriever = SurpriseRetriever.load(index=named_index, system="dynamax", min_percentile=0.9)
     recorder = Recorder()
     config = {"callbacks": [recorder]}
@@ -148,7 +142,7 @@ def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(n
     assert [status for status, _ in recorder.verdicts] == ["off-topic", "unknown", "no match"]
 
 
-def test_both_work_in_a_compression_retriever_with_callbacks(index: DocumentIndex) -> None:
+def test_both_work_in_a_compression_retriever_with_callbacks(index):
     pytest.importorskip("langchain_classic")
     from langchain_classic.retrievers import ContextualCompressionRetriever
 
@@ -161,5 +155,5 @@ def test_both_work_in_a_compression_retriever_with_callbacks(index: DocumentInde
     assert [d.id for d in ranked] == ["1", "2"]
     names = [("ContextualCompressionRetriever", 0), ("SurpriseRetriever", 0), ("end", 4), ("end", 2)]
     assert recorder.events == names
-    assert index.encoder.encoded_texts == [QUESTION, QUESTION]  # type: ignore[attr-defined]
+    assert index.encoder.encoded_texts == [QUESTION, QUESTION]
     assert asyncio.run(two_stages.ainvoke(QUESTION, config={"callbacks": [recorder]})) == ranked

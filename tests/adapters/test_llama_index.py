@@ -1,14 +1,12 @@
 """The adapters for LlamaIndex, in LlamaIndex's own engines."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from typing import Any, ClassVar
 
 import pytest
-from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
-from words import WordEncoder
+from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
@@ -30,8 +28,6 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from surprise_rerank.connectors.llama_index import SurpriseRerank, SurpriseRetriever, VerdictEvent
-
-__all__ = ["named_index"]
 
 TEXTS = ["cats sleep all day", "the dog barks", "a dog barks at night and bites", "tea is hot"]
 
@@ -74,7 +70,7 @@ def rerank(**more: Any) -> SurpriseRerank:
     return SurpriseRerank(reranker=TextReranker(WordEncoder()), **more)
 
 
-def test_embeddings_of_nodes_are_used() -> None:
+def test_embeddings_of_nodes_are_used():
     encoder = WordEncoder()
     component = SurpriseRerank(reranker=TextReranker(encoder, CosineScorer()), top_n=4)
     nodes = nodes_of(*TEXTS)
@@ -87,7 +83,7 @@ def test_embeddings_of_nodes_are_used() -> None:
     assert encoder.encoded_texts == ["dog barks", TEXTS[0]]
 
 
-def test_a_node_that_is_a_whole_document_is_known_by_that_documents_id() -> None:
+def test_a_node_that_is_a_whole_document_is_known_by_that_documents_id():
     with DocumentIndex.open(":memory:", WordEncoder()) as index:
         index.sync([Document("mine", "the dog barks"), Document("other", "tea")])
         component = SurpriseRerank(reranker=index.text_reranker("dynamax"), top_n=4)
@@ -103,7 +99,7 @@ def test_a_node_that_is_a_whole_document_is_known_by_that_documents_id() -> None
         assert index.encoder.encoded_texts == ["dog barks", "a part"]
 
 
-def test_nodes_that_come_back_are_copies_which_may_be_changed() -> None:
+def test_nodes_that_come_back_are_copies_which_may_be_changed():
     nodes = nodes_of(*TEXTS, metadata={"year": 2020})
     before = copy.deepcopy(nodes)
     for node in rerank(top_n=4, keep_retrieval_score=True).postprocess_nodes(nodes, query_str="dog barks"):
@@ -115,7 +111,7 @@ def test_nodes_that_come_back_are_copies_which_may_be_changed() -> None:
     assert nodes == before
 
 
-def test_metadata_is_read_as_far_as_nodes_show_it_to_embedding_models() -> None:
+def test_metadata_is_read_as_far_as_nodes_show_it_to_embedding_models():
     encoder = WordEncoder()
     hidden = ["secret"]
     node = TextNode(
@@ -126,7 +122,7 @@ def test_metadata_is_read_as_far_as_nodes_show_it_to_embedding_models() -> None:
     assert encoder.encoded_texts[-1] == "colour: red\n\ntext"
 
 
-def test_no_model_reads_the_percentile(named_index: str) -> None:
+def test_no_model_reads_the_percentile(named_index):
     postprocessor = SurpriseRerank.load(index=named_index, system="dynamax", min_percentile=0.9)
     (best,) = postprocessor.postprocess_nodes(of_index(), query_str=ON_TOPIC)
     assert "percentile" not in best.get_content(MetadataMode.LLM) + best.get_content(MetadataMode.EMBED)
@@ -134,7 +130,7 @@ def test_no_model_reads_the_percentile(named_index: str) -> None:
     assert again.node.excluded_llm_metadata_keys == ["percentile", "rerank_verdict"]
 
 
-def test_events_tell_what_happened(events: list[Any]) -> None:
+def test_events_tell_what_happened(events):
     nodes = nodes_of(*TEXTS)
     postprocessor = rerank(top_n=2)
     ranked = postprocessor.postprocess_nodes(nodes, query_str="dog barks")
@@ -152,7 +148,7 @@ def test_events_tell_what_happened(events: list[Any]) -> None:
         rerank().postprocess_nodes(nodes_of("dog"))
 
 
-def test_the_verdict_is_sent_also_where_nothing_comes_back(named_index: str, events: list[Any]) -> None:
+def test_the_verdict_is_sent_also_where_nothing_comes_back(named_index, events):
     names = {"index": named_index, "system": "dynamax", "min_percentile": 0.9}
     assert SurpriseRetriever.load(**names).retrieve(OFF_TOPIC) == []
     reranker = SurpriseRerank.load(**names)
@@ -164,7 +160,7 @@ def test_the_verdict_is_sent_also_where_nothing_comes_back(named_index: str, eve
     assert verdicts[0].verdict["reason"]
 
 
-def test_a_title_is_not_read_twice_and_a_passage_has_its_place(named_index: str) -> None:
+def test_a_title_is_not_read_twice_and_a_passage_has_its_place(named_index):
     (first, *_) = SurpriseRetriever.load(index=named_index, system="dynamax").retrieve(ON_TOPIC)
     assert first.get_content(MetadataMode.LLM) == f"length: 7\ntopic: dogs\n\n{first.text}"
     text = "tea is hot . " * 10 + "dog barks at night . " + "bread is old . " * 10
@@ -183,7 +179,7 @@ def test_a_title_is_not_read_twice_and_a_passage_has_its_place(named_index: str)
     assert text[node.node.start_char_idx : node.node.end_char_idx] == node.text
 
 
-def test_filters_narrow_the_search_of_an_index() -> None:
+def test_filters_narrow_the_search_of_an_index():
     from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
     from qdrant_client import models
 
@@ -196,7 +192,7 @@ def test_filters_narrow_the_search_of_an_index() -> None:
             assert [node.metadata["topic"] for node in retriever.retrieve(ON_TOPIC)] == ["dogs"]
 
 
-def test_a_query_engine_answers_from_what_is_surprising_and_from_nothing_else(named_index: str) -> None:
+def test_a_query_engine_answers_from_what_is_surprising_and_from_nothing_else(named_index):
     engine = RetrieverQueryEngine.from_args(
         SurpriseRetriever.load(index=named_index, system="cosine", similarity_top_k=4),
         llm=MockLLM(),

@@ -1,12 +1,10 @@
 """Our systems in mteb's own tasks and evaluators, over a handful of documents in memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 pytest.importorskip("mteb")
 
@@ -85,7 +83,7 @@ def arguments(task: type[AbsTaskRetrieval] = HandfulRetrieval) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion", "surprise"])
-def test_every_system_can_be_evaluated(system: Any) -> None:
+def test_every_system_can_be_evaluated(system):
     model = SurpriseSearch(WordEncoder(64), system)
     assert isinstance(model, SearchProtocol)
     assert not isinstance(model, EncoderProtocol | CrossEncoderProtocol)
@@ -94,7 +92,7 @@ def test_every_system_can_be_evaluated(system: Any) -> None:
     model.close()
 
 
-def test_a_search_answers_with_the_scores_of_its_pool() -> None:
+def test_a_search_answers_with_the_scores_of_its_pool():
     model = SurpriseSearch(WordEncoder(64), "dynamax", depth=3)
     model.index(Dataset.from_list(CORPUS), **arguments())
     queries = Dataset.from_list([*QUERIES, {"id": "q3", "text": ""}])
@@ -106,7 +104,7 @@ def test_a_search_answers_with_the_scores_of_its_pool() -> None:
     assert {len(s) for s in model.search(queries, top_k=2, **arguments()).values()} == {2}
 
 
-def test_of_given_documents_only_these_are_ranked_without_encoding_them_again() -> None:
+def test_of_given_documents_only_these_are_ranked_without_encoding_them_again():
     encoder = WordEncoder(64)
     model = SurpriseSearch(encoder, "dynamax")
     model.index(Dataset.from_list(CORPUS), **arguments())
@@ -118,7 +116,7 @@ def test_of_given_documents_only_these_are_ranked_without_encoding_them_again() 
     assert encoder.encoded_texts == ["dogs bark at", "wing lift"]
 
 
-def test_queries_are_written_out_as_mteb_does() -> None:
+def test_queries_are_written_out_as_mteb_does():
     encoder = WordEncoder(64)
     model = SurpriseSearch(encoder, "dynamax")
     model.index(Dataset.from_list([{"id": "a", "title": None, "text": "b"}]), **arguments())
@@ -128,7 +126,7 @@ def test_queries_are_written_out_as_mteb_does() -> None:
     assert encoder.encoded_texts == ["why Answer."]
 
 
-def test_what_differs_is_filed_apart(tmp_path: Path) -> None:
+def test_what_differs_is_filed_apart(tmp_path):
     encoder = WordEncoder(64, name="org/words", fingerprint="beef")
     models = [
         SurpriseSearch(encoder, "dynamax"),

@@ -1,12 +1,10 @@
 """The PyTerrier transformers, in PyTerrier's pipelines and under its own checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 pytest.importorskip("pyterrier")
 
@@ -65,7 +63,7 @@ class TestRetrieverUnderTheirChecks(pt.testing.TransformerTestCase):
         return SurpriseRetriever(DocumentIndex.open(":memory:", encoder).pipeline("dynamax"))
 
 
-def test_every_query_gets_an_order_of_its_own(fresh: SurpriseTransformer) -> None:
+def test_every_query_gets_an_order_of_its_own(fresh):
     frame = results(note="kept")
     before = frame.copy(deep=True)
     ranked = fresh(frame)
@@ -84,7 +82,7 @@ def test_every_query_gets_an_order_of_its_own(fresh: SurpriseTransformer) -> Non
     assert ranked["text"].tolist() == [TEXTS[int(name[1:])] for name in ranked["docno"]]
 
 
-def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) -> None:
+def test_retrieved_documents_stand_beside_their_queries(index):
     frame = QUERIES.assign(score=[1.0, 2.0], text=["x", "y"])
     before = frame.copy(deep=True)
     ranked = SurpriseRetriever(index.pipeline("dynamax"), num_results=2)(frame)
@@ -97,7 +95,7 @@ def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) ->
     assert ranked["text"].tolist()[0] == TEXTS[1]
 
 
-def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: DocumentIndex) -> None:
+def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index):
     judged: Pipeline = index.pipeline("dynamax").with_background(OFF_TOPIC)
     strict = SurpriseRetriever(judged.with_options(min_percentile=0.9))
     queries = pd.DataFrame({"qid": ["on", "off"], "query": ["dogs bark", "x99 y99 z99"]})
@@ -118,7 +116,7 @@ def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: Docum
     assert 0 < len(reranked) < 8
 
 
-def test_both_work_in_pipelines_and_experiments_without_java(index: DocumentIndex) -> None:
+def test_both_work_in_pipelines_and_experiments_without_java(index):
     retriever = SurpriseRetriever(index.pipeline("cosine"))
     reranked = retriever >> SurpriseTransformer(index.text_reranker("dynamax"))
     assert (reranked % 1).search("dogs bark")["docno"].tolist() == ["d1"]

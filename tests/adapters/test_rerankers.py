@@ -1,13 +1,10 @@
 """Our ranker, used as one of the package rerankers."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
-from typing import Any
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 pytest.importorskip("rerankers")
 
@@ -32,7 +29,7 @@ def ranker() -> SurpriseRanker:
     return SurpriseRanker(TextReranker(WordEncoder(64)))
 
 
-def test_texts_come_back_as_their_results(ranker: SurpriseRanker) -> None:
+def test_texts_come_back_as_their_results(ranker):
     assert isinstance(ranker, BaseRanker)
     results = ranker.rank(QUESTION, TEXTS)
     assert isinstance(results, RankedResults)
@@ -56,14 +53,7 @@ def test_texts_come_back_as_their_results(ranker: SurpriseRanker) -> None:
         ((), [], [], []),
     ],
 )
-def test_it_takes_what_theirs_take(
-    ranker: SurpriseRanker,
-    capsys: pytest.CaptureFixture[str],
-    docs: Any,
-    ids: Any,
-    metadata: Any,
-    expected: list[Any],
-) -> None:
+def test_it_takes_what_theirs_take(ranker, capsys, docs, ids, metadata, expected):
     before = copy.deepcopy(docs)
     results = ranker.rank("one", docs, ids, metadata)
     assert [(r.doc_id, r.metadata) for r in results] == expected
@@ -73,7 +63,7 @@ def test_it_takes_what_theirs_take(
     assert [(r.doc_id, r.score) for r in again] == [(r.doc_id, r.score) for r in results]
 
 
-def test_the_verdict_is_beside_the_results() -> None:
+def test_the_verdict_is_beside_the_results():
     judged = TextReranker(WordEncoder(64)).with_background(OFF_TOPIC, lambda _: TEXTS)
     strict = SurpriseRanker(
         TextReranker(judged.encoder, background=judged.background, options=SearchOptions(min_percentile=0.9))
@@ -84,7 +74,7 @@ def test_the_verdict_is_beside_the_results() -> None:
     assert strict.score("x99 y99 z99", TEXTS[0]) < 0.9
 
 
-def test_a_number_is_a_place_and_no_stored_id() -> None:
+def test_a_number_is_a_place_and_no_stored_id():
     encoder = WordEncoder(64)
     with DocumentIndex.open(":memory:", encoder) as index:
         index.sync([Stored("0", TEXTS[0])])
@@ -93,7 +83,7 @@ def test_a_number_is_a_place_and_no_stored_id() -> None:
         assert encoder.encoded_texts == [QUESTION, "a place"]
 
 
-def test_what_makes_no_sense_is_refused(ranker: SurpriseRanker) -> None:
+def test_what_makes_no_sense_is_refused(ranker):
     with pytest.raises(DataError, match="the length of doc_ids must be 2, got 1"):
         ranker.rank("q", ["a", "b"], doc_ids=["x"])
     with pytest.raises(DataError, match="the length of metadata must be 1, got 3"):

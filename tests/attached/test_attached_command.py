@@ -1,7 +1,5 @@
 """The commands on a collection that somebody else made."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -11,9 +9,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from starlette.testclient import TestClient
-from words import WordEncoder
 
 from surprise_rerank.connectors.attached.opening import CollectionConfig
 from surprise_rerank.connectors.attached.settings import PipelineSettings
@@ -62,7 +60,7 @@ def desk(qdrant: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
     return made
 
 
-def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> None:
+def test_status_tells_what_is_found_or_which_option_is_missing(desk):
     refused = desk.refused("status")
     assert "inhalt, n" in refused
     assert "text= (in the file of --config)" in refused
@@ -73,7 +71,7 @@ def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> No
     assert (facts["points"], facts["text"], facts["enriched"]) == (40, "inhalt", "no")
 
 
-def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
+def test_enrich_asks_writes_goes_on_and_takes_away(desk):
     keys = ("--config", str(desk.keys))
     assert "nothing was written" in desk.run("enrich", "--dry-run", *keys)
     assert desk.collections() == [""]
@@ -86,6 +84,18 @@ def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
     assert "nothing had been added" in desk.run("enrich", "--remove", *keys)
 
 
+def test_enrich_measures_a_background_where_the_model_is_named(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
+    keys = ("--config", str(desk.keys))
+    assert "no background was measured" in desk.run("enrich", *keys)
+    assert "background of" not in desk.run("status", *keys)
+    desk.keys.write_text('text = "inhalt"\nmodel = "words"')
+    desk.run("enrich", *keys)
+    assert "background of auto" in desk.run("status", *keys)
+
+
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
@@ -96,7 +106,7 @@ def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
         ("text", "cannot be read as TOML"),
     ],
 )
-def test_a_wrong_file_is_refused_and_says_what_is_wrong(tmp_path: Path, said: str, wrong: str) -> None:
+def test_a_wrong_file_is_refused_and_says_what_is_wrong(tmp_path, said, wrong):
     file = tmp_path / "papers.toml"
     file.write_text(said)
     with pytest.raises(DataError, match=re.escape(wrong)):
@@ -111,16 +121,14 @@ def test_a_wrong_file_is_refused_and_says_what_is_wrong(tmp_path: Path, said: st
         ("http://a:1,http://b:2/papers", ("http://a:1", "http://b:2"), "papers"),
     ],
 )
-def test_a_target_is_a_server_and_a_collection(target: str, urls: tuple[str, ...], collection: str) -> None:
+def test_a_target_is_a_server_and_a_collection(target, urls, collection):
     assert Location.at(target) == Location(url=",".join(urls), collection=collection)
     assert Location.at("folder") == Location("folder")
     with pytest.raises(DataError, match="names no collection"):
         Location.at("http://localhost:6333/")
 
 
-def test_what_searches_an_index_searches_a_foreign_collection(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_searches_an_index_searches_a_foreign_collection(desk, tmp_path, monkeypatch):
     monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
     desk.keys.write_text('text = "inhalt"\nmodel = "words"')
     keys = ("--config", str(desk.keys))
@@ -151,7 +159,7 @@ def test_what_searches_an_index_searches_a_foreign_collection(
     assert json.loads(desk.run("tune", "weights", *judged_by, "--json", *keys))["system"] == "fusion"
 
 
-def test_a_foreign_collection_is_served(desk: Desk) -> None:
+def test_a_foreign_collection_is_served(desk):
     desk.keys.write_text('text = "inhalt"\nmodel = "words"')
     settings = PipelineSettings(index=desk.where[1], config=str(desk.keys))
     service = Service(searches=True, logger=EventLog(io.StringIO()))

@@ -1,21 +1,18 @@
 """Collections that LangChain, LlamaIndex, Haystack and Mem0 made, attached from their own stores."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import hosts
 import pytest
-from foreign import foreign
-from hosts import Shown
+from helpers import hosts
+from helpers.faults import server_url
+from helpers.foreign import foreign
+from helpers.hosts import Shown
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
-from real_server import server_url
-from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached.hosts import attach_store
@@ -265,7 +262,7 @@ def attached(host: Host, **settings: Any) -> Collection:
 
 
 @pytest.mark.parametrize("system", [None, "surprise"])
-def test_what_a_host_found_is_ranked_by_its_stored_vectors(host: Host, system: str | None):
+def test_what_a_host_found_is_ranked_by_its_stored_vectors(host, system):
     found = host.found(QUESTION)
     before = everything(host)
     ranker = host.attach_ranker(host.store, system=system)
@@ -295,7 +292,7 @@ def assert_same(some: list[Shown], others: list[Shown]) -> None:
     assert_whole(some)
 
 
-def test_a_retriever_searches_the_collection(host: Host):
+def test_a_retriever_searches_the_collection(host):
     retriever = host.attach_retriever(host.store, system="cosine")
     host.counting.texts.clear()
     found = host.retrieve(retriever, QUESTION)
@@ -312,7 +309,7 @@ def test_a_retriever_searches_the_collection(host: Host):
 
 
 @pytest.mark.parametrize("make", [needs(*store) for store in STORES])
-def test_chunks_that_overlap_come_back_as_one(make: tuple[type[Host], bool]):
+def test_chunks_that_overlap_come_back_as_one(make):
     """Hosts keep no common offsets; each chunk begins with the end of the one before."""
     words = " ".join(f"word{i}" for i in range(60))
     texts = [words[:199], words[160:339], words[380:], "dogs bark"]
@@ -326,20 +323,20 @@ def test_chunks_that_overlap_come_back_as_one(make: tuple[type[Host], bool]):
 
 
 @pytest.mark.parametrize("system", ["surprise", "fusion"])
-def test_a_filter_reaches_the_collection(host: Host, system: str):
+def test_a_filter_reaches_the_collection(host, system):
     found = host.among(host.store, "food", QUESTION, system=system)
     assert [own.meta["kind"] for own in found] == ["food"] * KINDS.count("food")
     assert host.among(host.store, "none such", QUESTION, system=system) == []
 
 
-def test_a_filter_reaches_what_was_added_beside(host: Host):
+def test_a_filter_reaches_what_was_added_beside(host):
     collection = attached(host, token_encoder=WordEncoder(32, name="tokens"))
     collection.enrich()
     found = host.among(collection, "food", "bread of the night", system="auto", embed=None)
     assert [own.meta["kind"] for own in found] == ["food"] * 3
 
 
-def test_off_topic_questions_come_back_empty_with_a_background(host: Host, tmp_path: Path):
+def test_off_topic_questions_come_back_empty_with_a_background(host, tmp_path):
     found = host.found(QUESTION)
     with pytest.raises(DataError, match=r"has no background .* make one"):
         host.attach_ranker(host.store, min_percentile=0.9)
@@ -356,7 +353,7 @@ def test_off_topic_questions_come_back_empty_with_a_background(host: Host, tmp_p
     assert host.retrieve(retriever, "x7 y8 z2") == []
 
 
-def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
+def test_what_is_added_beside_is_used_and_can_be_taken_away(host):
     before = everything(host)
     tokens = WordEncoder(32, name="tokens")
     report = attached(host, token_encoder=tokens).enrich()
@@ -378,7 +375,7 @@ def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
     assert collections(host) == [name_of(host)]
 
 
-def test_what_cannot_be_attached_is_named(host: Host):
+def test_what_cannot_be_attached_is_named(host):
     collection = attached(host)
     assert attach_store(collection) is collection
     with pytest.raises(DataError, match="attached already"):
@@ -511,7 +508,7 @@ def memories() -> QdrantClient:
     ],
     ids=["by name", "by its store"],
 )
-def test_memories_of_mem0_are_ranked(memories: QdrantClient, attach: Callable[..., Collection]):
+def test_memories_of_mem0_are_ranked(memories, attach):
     encoder = WordEncoder(D)
     collection = attach(memories, encoder)
     assert ("text", "data") in collection.status().facts()

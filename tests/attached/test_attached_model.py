@@ -1,15 +1,13 @@
 """The model that is given for a collection is the one that made its vectors, or attaching says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
-from words import WordEncoder
 
 from surprise_rerank import DataError
 from surprise_rerank.connectors.attached import Collection
@@ -53,7 +51,7 @@ def made(vector: Callable[[int], np.ndarray]) -> QdrantClient:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_another_model_is_refused(name: str) -> None:
+def test_another_model_is_refused(name):
     client = made(STORED["as they are"])
     with pytest.raises(
         DataError, match=r"vectors of another model than .*give the model that they were made"
@@ -62,19 +60,19 @@ def test_another_model_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_the_same_model_is_taken_without_a_word(name: str) -> None:
+def test_the_same_model_is_taken_without_a_word(name):
     attached = Collection.attach(made(STORED[name]), "papers", embed=WordEncoder(D))
     assert not [value for _, value in attached.status().facts() if "cosine of" in value]
     assert attached.pipeline("cosine").search(TEXTS[7], 1)[0].id == "7"
 
 
-def test_a_model_with_other_prompts_is_taken_and_named() -> None:
+def test_a_model_with_other_prompts_is_taken_and_named():
     prompted = made(lambda i: _vectors([f"this is a passage of a book {TEXTS[i]}"])[0])
     attached = Collection.attach(prompted, "papers", embed=WordEncoder(D))
     assert [value for _, value in attached.status().facts() if "see that its prompts" in value]
 
 
-def test_points_without_texts_say_nothing_of_the_model() -> None:
+def test_points_without_texts_say_nothing_of_the_model():
     client = made(STORED["as they are"])
     client.overwrite_payload("papers", {"text": "", "title": ""}, models.Filter())
     Collection.attach(client, "papers", embed=WRONG["rotated"])

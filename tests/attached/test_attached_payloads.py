@@ -1,16 +1,14 @@
 """Payloads of collections that somebody else made: which keys are read, and what finds documents by them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached.finding import sparse_embed
@@ -63,7 +61,7 @@ def test_a_text_that_is_a_list_of_strings_is_read():
         ("Doc No", lambda i: {"Doc No": f"d{i}"}),
     ],
 )
-def test_documents_are_found_by_ids_of_any_kind(key: str, value: Callable[[int], dict[str, Any]]):
+def test_documents_are_found_by_ids_of_any_kind(key, value):
     collection = collection_of(lambda i: {"text": TEXTS[i], **value(i)}, id=key)
     ids = collection.pipeline("cosine").search("dogs", top_k=COUNT).ids
     assert set(ids) == {str(at(value(i), key)) for i in range(COUNT)}
@@ -82,9 +80,7 @@ def test_documents_are_found_by_ids_of_any_kind(key: str, value: Callable[[int],
         (lambda i: {"_node_content": json.dumps({"text": TEXTS[i]}), "head": f"h{i}"}, {"title": "head"}),
     ],
 )
-def test_what_is_fetched_for_the_text_has_the_same_text(
-    payload: Callable[[int], dict[str, Any]], keys: dict[str, str]
-):
+def test_what_is_fetched_for_the_text_has_the_same_text(payload, keys):
     collection = collection_of(payload, **keys)
     layout = collection.payloads
     pages = collection.points.scroll(layout.text_fields())
@@ -147,7 +143,7 @@ def test_unit_vectors_by_manhattan_are_ranked_by_manhattan():
         ([1, 2], "gave a list"),
     ],
 )
-def test_a_wrong_sparse_vector_is_shown(given: Any, message: str):
+def test_a_wrong_sparse_vector_is_shown(given, message):
     def my_sparse(text: str) -> Any:
         return given
 

@@ -1,16 +1,14 @@
 """The examples of docs/existing-collection.md, as they are written, on the hosts' own stores."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
 from test_attached_hosts import Haystack, LangChain, LlamaIndex, Mem0Store
-from words import WordEncoder
 
 from surprise_rerank.core.extras import is_installed
 
@@ -73,21 +71,21 @@ def found_by(lines: list[str], text: str) -> None:
 
 @pytest.mark.skipif(not is_installed("langchain_qdrant"), reason="langchain-qdrant is not installed")
 @pytest.mark.skipif(not is_installed("langchain_classic"), reason="langchain-classic is not installed")
-def test_langchain(run: Run):
+def test_langchain(run):
     ranked, found = run("LangChain", {"store": LangChain(texts=TEXTS, rows=ROWS).store})
     found_by(ranked, f" 0 {TEXTS[0]}")
     found_by(found, TEXTS[2])  # page 1 is better, and the filter leaves it out
 
 
 @pytest.mark.skipif(not is_installed("llama_index.vector_stores.qdrant"), reason="it is not installed")
-def test_llama_index(run: Run):
+def test_llama_index(run):
     ranked, found = run("LlamaIndex", {"index": LlamaIndex(texts=TEXTS, rows=ROWS).store})
     found_by(ranked, f" 0 {TEXTS[0]}")
     found_by(found, TEXTS[2])
 
 
 @pytest.mark.skipif(not is_installed("haystack_integrations"), reason="qdrant-haystack is not installed")
-def test_haystack(run: Run):
+def test_haystack(run):
     host = Haystack(texts=TEXTS, rows=ROWS)
     (found,) = run("Haystack", {"store": host.store, "embedder": host.embed})
     found_by(found, f" 2 {TEXTS[2]}")
@@ -115,7 +113,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     client.create_collection("hybrid", {"dense": dense}, sparse_vectors_config=words)
     client.create_collection("late", {"dense": dense, "late": late})
     encoded = colbert.encode(TEXTS).tokens
-    assert encoded is not None
     for i, (text, own) in enumerate(zip(TEXTS, embed(TEXTS), strict=True)):
         body = {"body": text, "page": i, "updated_at": "2026-01-01"}
         indices, values = sparse(text)
@@ -154,7 +151,7 @@ SECTIONS = {
 }
 
 
-def test_the_users_own_code(run: Run, names: dict[str, Any]):
+def test_the_users_own_code(run, names):
     by_key, nothing = run("Your own code, and Mem0", names)
     assert re.fullmatch(r"\S+ 0 oil the chain .* \{'page': 0, 'updated_at': '2026-01-01'\}", by_key[0])
     assert nothing == []
@@ -163,7 +160,7 @@ def test_the_users_own_code(run: Run, names: dict[str, Any]):
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_what_comes_after(run: Run, names: dict[str, Any], section: str):
+def test_what_comes_after(run, names, section):
     for printed, expected in zip(run(section, names), SECTIONS[section], strict=True):
         assert len(printed) == len(expected)
         for line, pattern in zip(printed, expected, strict=True):

@@ -1,15 +1,13 @@
 """`context=` over chunks that others made: the hosts' own splitters and stores, and plain payloads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient
-from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, attach_store
@@ -107,7 +105,7 @@ def chunks(request: pytest.FixtureRequest) -> Iterator[Collection]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 9])
-def test_a_chunk_has_the_text_of_those_around_it(chunks: Collection, count: int):
+def test_a_chunk_has_the_text_of_those_around_it(chunks, count):
     pipeline = chunks.pipeline("cosine")
     (alone,) = pipeline.search(QUESTION, 1)
     ranking = pipeline.search(QUESTION, 1, context=count)
@@ -118,15 +116,7 @@ def test_a_chunk_has_the_text_of_those_around_it(chunks: Collection, count: int)
     assert " ".join(ranking[0].text.split()) == " ".join(expected)
 
 
-def test_a_hosts_retriever_gives_the_neighbours_too() -> None:
-    store = langchain_store()
-    from surprise_rerank.connectors.langchain import SurpriseRetriever
-
-    (document,) = SurpriseRetriever.attach(store, system="cosine", k=1, context=1).invoke(QUESTION)
-    assert " ".join(document.page_content.split()) == " ".join(SENTENCES[1:4])
-
-
-def test_the_first_and_the_last_of_each_text_have_one_neighbour(chunks: Collection):
+def test_the_first_and_the_last_of_each_text_have_one_neighbour(chunks):
     hits = chunks.pipeline("cosine").search(QUESTION, 7, context=1)
     assert len(hits) == 7
     assert sum(" ".join(hit.text.split()).count(".") for hit in hits) == (2 + 3 + 3 + 3 + 2) + (2 + 2)

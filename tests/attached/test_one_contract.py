@@ -1,15 +1,13 @@
 """One contract: an index of ours and somebody else's collection of the same documents say the same."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection
@@ -49,7 +47,7 @@ def collection(made_by: str) -> Either:
     return Collection.attach(client, "papers", embed=encoder)
 
 
-def test_documents_by_id_come_once_and_in_the_order_of_the_ids(collection: Either):
+def test_documents_by_id_come_once_and_in_the_order_of_the_ids(collection):
     pool = collection.fetch(["2", "1", "1", "2", "3"], {"documents", "dense"})
     assert pool.ids == ("2", "1", "3")
     assert [document.text for document in pool.require_documents()] == [TEXTS[name] for name in pool.ids]
@@ -58,7 +56,7 @@ def test_documents_by_id_come_once_and_in_the_order_of_the_ids(collection: Eithe
 
 
 @pytest.mark.parametrize("missing", ["nope", "4711", ""])
-def test_unknown_ids_are_refused_or_skipped(collection: Either, missing: str):
+def test_unknown_ids_are_refused_or_skipped(collection, missing):
     with pytest.raises(NotStoredError) as refused:
         collection.fetch(["1", missing, missing], frozenset())
     said = f"1 documents are not in {collection.where}, such as {missing!r}; sync it, or skip them"
@@ -66,7 +64,7 @@ def test_unknown_ids_are_refused_or_skipped(collection: Either, missing: str):
     assert collection.fetch(["1", missing], frozenset(), skip_missing=True).ids == ("1",)
 
 
-def test_samples_are_of_so_many_documents_and_always_the_same(collection: Either):
+def test_samples_are_of_so_many_documents_and_always_the_same(collection):
     assert len(collection.sample_ids(5)) == 5
     assert collection.sample_ids(5) == collection.sample_ids(5)
     assert set(collection.sample_ids(1000)) == set(TEXTS)
@@ -92,13 +90,13 @@ WRONG: dict[str, tuple[Callable[[Either], Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_is_refused_in_the_same_words(collection: Either, wrong: str):
+def test_what_is_wrong_is_refused_in_the_same_words(collection, wrong):
     call, words = WRONG[wrong]
     with pytest.raises(DataError, match=words):
         call(collection)
 
 
-def test_surprise_without_an_ensemble_is_measured_against_all_documents(collection: Either):
+def test_surprise_without_an_ensemble_is_measured_against_all_documents(collection):
     scores = collection.pipeline("surprise").search(QUESTION, 10)
     vectors = plain_encoder().encode(list(TEXTS.values())).dense.astype(np.float64)
     similarities = vectors @ vectors.T
@@ -109,7 +107,7 @@ def test_surprise_without_an_ensemble_is_measured_against_all_documents(collecti
     np.testing.assert_allclose(scores.parts["z"], [expected[name] for name in scores.ids], atol=1e-3)
 
 
-def test_a_status_is_one_kind_of_report(collection: Either):
+def test_a_status_is_one_kind_of_report(collection):
     status = collection.status()
     assert isinstance(status, CollectionStatus)
     facts, values = dict(status.facts()), json.loads(json.dumps(status.to_json()))
@@ -121,7 +119,7 @@ def test_a_status_is_one_kind_of_report(collection: Either):
     assert collection.placement() is None
 
 
-def test_neighbours_that_nobody_knows_are_not_left_out_in_silence(collection: Either):
+def test_neighbours_that_nobody_knows_are_not_left_out_in_silence(collection):
     plain = collection.pipeline("cosine").search(QUESTION, top_k=2)
     wider = collection.pipeline("cosine").search(QUESTION, top_k=2, context=1)
     assert wider.ids == plain.ids

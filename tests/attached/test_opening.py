@@ -1,11 +1,9 @@
 """`open_collection`: an index of ours or another's collection, with the model that fits it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import (
     DataError,
@@ -27,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def test_an_index_is_opened_with_the_model_that_is_given_and_checked(folder: Path) -> None:
+def test_an_index_is_opened_with_the_model_that_is_given_and_checked(folder):
     with open_collection(folder, WordEncoder()) as index:
         assert index.pipeline("cosine").search("dogs bark", top_k=1).ids == ("dogs",)
     with pytest.raises(IndexMismatchError):
@@ -36,7 +34,7 @@ def test_an_index_is_opened_with_the_model_that_is_given_and_checked(folder: Pat
         assert len(again) == 2
 
 
-def test_what_asks_no_questions_needs_no_model(folder: Path) -> None:
+def test_what_asks_no_questions_needs_no_model(folder):
     with open_collection(folder, encodes=False) as index:
         assert len(index) == 2
         with pytest.raises(StoreError, match="without an encoder"):
@@ -45,7 +43,7 @@ def test_what_asks_no_questions_needs_no_model(folder: Path) -> None:
         open_collection(folder)
 
 
-def test_what_contradicts_itself_or_is_not_there_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_what_contradicts_itself_or_is_not_there_is_refused(folder, tmp_path):
     keys = tmp_path / "keys.toml"
     keys.write_text("text = 'body'")
     with pytest.raises(IndexMismatchError, match="knows its parts"):

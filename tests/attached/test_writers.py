@@ -1,7 +1,5 @@
 """Everything that writes, against every fault: afterwards there is what there would be without one."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -12,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from faults import Broken, Fault, Faults, Status
+from helpers.faults import Broken, Fault, Faults, Status
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank import Collection, Document, DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
@@ -203,16 +201,21 @@ def require_same(
             assert all(a >= b for a, b in zip(own.changes(), wanted.changes(), strict=True)), fault
 
 
+_SOUND: dict[tuple[str, type], tuple[dict[str, Stored], list[tuple[str, int]]]] = {}
+
+
 def sound(qdrant: Any, name: str) -> tuple[dict[str, Stored], list[tuple[str, int]]]:
-    """What is stored after a call without faults, and how many requests of each kind it makes."""
-    place = f"{qdrant.prefix}sound"
-    with opened(qdrant, name, place) as index:
-        WRITERS[name].before(index)
-        qdrant.heal()
-        WRITERS[name].call(index)
-        counts = [(request, qdrant.came(request)) for request in [*CHANGES, *READS]]
-    assert name == "purge" or any(count for request, count in counts if request in CHANGES)
-    return contents(qdrant, place), [(request, count) for request, count in counts if count]
+    """What is stored after a call without faults, and how many requests of each kind it makes; found once."""
+    if (name, type(qdrant)) not in _SOUND:
+        place = f"{qdrant.prefix}sound"
+        with opened(qdrant, name, place) as index:
+            WRITERS[name].before(index)
+            qdrant.heal()
+            WRITERS[name].call(index)
+            counts = [(request, qdrant.came(request)) for request in [*CHANGES, *READS]]
+        assert name == "purge" or any(count for request, count in counts if request in CHANGES)
+        _SOUND[name, type(qdrant)] = contents(qdrant, place), [(own, count) for own, count in counts if count]
+    return _SOUND[name, type(qdrant)]
 
 
 def require_right_terms(index: Any) -> None:
@@ -227,9 +230,11 @@ def require_right_terms(index: Any) -> None:
 
 @pytest.mark.parametrize("fault", PASSING)
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_fault_that_passes_changes_nothing_of_what_is_written(qdrant: Any, name: str, fault: str) -> None:
+def test_a_fault_that_passes_changes_nothing_of_what_is_written(qdrant, name, fault):
     expected, requests = sound(qdrant, name)
     for request, count in requests:
+        if request in READS and fault != "not done":
+            continue  # nothing is done by it that could be done twice
         place = f"{qdrant.prefix}{request}"
         with opened(qdrant, name, place) as index:
             WRITERS[name].before(index)
@@ -243,9 +248,7 @@ def test_a_fault_that_passes_changes_nothing_of_what_is_written(qdrant: Any, nam
 
 @pytest.mark.parametrize("fault", LASTING)
 @pytest.mark.parametrize("name", INDEX | COLLECTION)
-def test_what_a_lasting_fault_stopped_is_finished_by_the_same_call(
-    qdrant: Any, name: str, fault: str
-) -> None:
+def test_what_a_lasting_fault_stopped_is_finished_by_the_same_call(qdrant, name, fault):
     expected, requests = sound(qdrant, name)
     for request, count in requests:
         for after in sorted({0, count - 1}) if request in CHANGES else ():
@@ -268,7 +271,7 @@ def test_what_a_lasting_fault_stopped_is_finished_by_the_same_call(
 
 
 @pytest.mark.parametrize("name", ["sync", "enrich"])
-def test_what_is_too_large_for_a_server_is_written_in_parts(qdrant: Any, name: str) -> None:
+def test_what_is_too_large_for_a_server_is_written_in_parts(qdrant, name):
     expected, _ = sound(qdrant, name)
     place = f"{qdrant.prefix}small"
     with opened(qdrant, name, place) as index:
@@ -280,9 +283,7 @@ def test_what_is_too_large_for_a_server_is_written_in_parts(qdrant: Any, name: s
 
 
 @pytest.mark.parametrize("name", ["sync", "enrich"])
-def test_a_document_that_no_request_can_hold_is_named_and_all_others_are_stored(
-    qdrant: Any, name: str
-) -> None:
+def test_a_document_that_no_request_can_hold_is_named_and_all_others_are_stored(qdrant, name):
     place = f"{qdrant.prefix}giant"
     giant = Document("7", " ".join(f"word{i}" for i in range(4000)))
     texts = [giant if document.id == "7" else document for document in documents()]
@@ -302,7 +303,7 @@ def test_a_document_that_no_request_can_hold_is_named_and_all_others_are_stored(
         assert index.pipeline("bm25").search("word3999", 3).ids == ("7",)
 
 
-def test_what_was_changed_before_an_error_is_counted(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_changed_before_an_error_is_counted(qdrant, monkeypatch):
     """By it a background is known to be old: of changed texts the number of documents says nothing."""
     monkeypatch.setattr(indexing, "_CHUNK", 20)
     changed = documents("s")

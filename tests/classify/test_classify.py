@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.tiny_models import tiny_bert
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, special
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tiny_bert import tiny_bert
-from words import WordEncoder
 
 from surprise_rerank.classify.classifier import SurpriseClassifier
 from surprise_rerank.classify.few_shot import FewShotTraining
@@ -37,7 +37,7 @@ def plain(labels: object = None, **more: object) -> SurpriseClassifier:
 
 
 @parametrize_with_checks([SurpriseClassifier(), plain(), SurpriseClassifier(model="empirical", weight=1.0)])
-def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check) -> None:
+def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check):
     check(estimator)
 
 
@@ -56,16 +56,14 @@ def cone(seed: int = 0, n: int = 300, d: int = 12, classes: int = 3, narrow: flo
 # Scores
 
 
-def test_surprise_undoes_the_pull_of_a_broad_label() -> None:
+def test_surprise_undoes_the_pull_of_a_broad_label():
     points, y, labels = cone()
     assert (plain(labels).fit(points).predict(points) == y).mean() < 0.8
     assert (SurpriseClassifier(labels).fit(points).predict(points) == y).mean() > 0.85
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(2, 6), st.floats(0, 4))
-def test_half_pooled_takes_the_mean_of_a_labels_variance_and_that_of_all(
-    seed: int, n: int, count: int, narrow: float
-) -> None:
+def test_half_pooled_takes_the_mean_of_a_labels_variance_and_that_of_all(seed, n, count, narrow):
     rng = np.random.default_rng(seed)
     texts = rng.normal(size=(n, 5)) + narrow * rng.normal(size=5)
     labels = rng.normal(size=(count, 5)) + narrow
@@ -77,7 +75,7 @@ def test_half_pooled_takes_the_mean_of_a_labels_variance_and_that_of_all(
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_text_is_scored_against_the_stored_ensemble_and_a_copy_against_its_own(model: str) -> None:
+def test_a_text_is_scored_against_the_stored_ensemble_and_a_copy_against_its_own(model):
     points, _, labels = cone()
     classifier = SurpriseClassifier(labels, model=model, weight=1.0).fit(points)
     whole = classifier.decision_function(points)
@@ -95,7 +93,7 @@ def test_a_text_is_scored_against_the_stored_ensemble_and_a_copy_against_its_own
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
-def test_probabilities_sum_to_one_and_order_as_scores_do(model: str, weight: float) -> None:
+def test_probabilities_sum_to_one_and_order_as_scores_do(model, weight):
     points, _, labels = cone()
     classifier = SurpriseClassifier(labels, model=model, weight=weight).fit(points)
     far = np.vstack([points, 50 * np.array(list(labels.values())), -points])
@@ -113,7 +111,7 @@ def test_probabilities_sum_to_one_and_order_as_scores_do(model: str, weight: flo
 # Labels
 
 
-def test_labels_that_an_encoder_does_not_tell_apart_are_refused() -> None:
+def test_labels_that_an_encoder_does_not_tell_apart_are_refused():
     # The mean of word vectors has no order of words, and unknown words have no vector.
     for names in (["bank interest", "interest bank"], ["", " "]):
         with pytest.raises(DataError, match="have the same vector") as error:
@@ -123,7 +121,7 @@ def test_labels_that_an_encoder_does_not_tell_apart_are_refused() -> None:
         SurpriseClassifier({1: [1.0, 2.0], 2: [2.0, 4.0]}).fit(np.eye(2))
 
 
-def test_names_in_a_template_need_no_example() -> None:
+def test_names_in_a_template_need_no_example():
     encoder = WordEncoder()
     classifier = plain(NAMES, template="it is {}", encoder=encoder).fit(NEWS)
     assert set(encoder.encoded_texts[len(NEWS) :]) == {"it is team match", "it is bank interest"}
@@ -133,7 +131,7 @@ def test_names_in_a_template_need_no_example() -> None:
     assert SurpriseClassifier(NAMES, encoder=encoder, weight=1.0).fit(NEWS).predict(NEWS).tolist() == expected
 
 
-def test_a_class_may_have_several_descriptions_and_a_name_may_meet_stored_vectors() -> None:
+def test_a_class_may_have_several_descriptions_and_a_name_may_meet_stored_vectors():
     encoder = WordEncoder()
     labels = {1: ["team", "match"], 2: "bank"}
     by_text = plain(labels, template=None, encoder=encoder).fit(NEWS)
@@ -144,7 +142,7 @@ def test_a_class_may_have_several_descriptions_and_a_name_may_meet_stored_vector
     np.testing.assert_allclose(by_text.label_vectors_[0], parts / np.linalg.norm(parts), atol=1e-6)
 
 
-def test_classes_of_y_are_described_by_their_names_or_by_the_centres_of_their_examples() -> None:
+def test_classes_of_y_are_described_by_their_names_or_by_the_centres_of_their_examples():
     encoder = WordEncoder()
     y = [NAMES[0], NAMES[0], NAMES[1], NAMES[1], NAMES[0], NAMES[1]]
     assert plain(encoder=encoder).fit(NEWS, y).predict(NEWS).tolist() == y
@@ -159,7 +157,7 @@ def test_classes_of_y_are_described_by_their_names_or_by_the_centres_of_their_ex
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
-def test_labels_that_do_not_exclude_each_other(weight: float) -> None:
+def test_labels_that_do_not_exclude_each_other(weight):
     how = {"exclusive": False, "threshold": 0.3, "encoder": WordEncoder(), "template": None, "weight": weight}
     y = [["team"], ["team", "national"], ["bank"], ["bank"], ["team"], []]
     classifier = SurpriseClassifier(**how).fit(NEWS, y)
@@ -174,7 +172,7 @@ def test_labels_that_do_not_exclude_each_other(weight: float) -> None:
         np.testing.assert_array_equal(again.predict(NEWS), found)
 
 
-def test_a_text_of_no_label_is_told_so() -> None:
+def test_a_text_of_no_label_is_told_so():
     encoder = WordEncoder()
     classifier = SurpriseClassifier(
         NAMES, template=None, encoder=encoder, weight=1.0, none_label="none of these", threshold=0.7
@@ -191,7 +189,7 @@ def test_a_text_of_no_label_is_told_so() -> None:
 # What is refused
 
 
-def test_what_cannot_be_used_is_refused_in_one_line() -> None:
+def test_what_cannot_be_used_is_refused_in_one_line():
     encoder = WordEncoder()
     points, y, labels = cone()
     own = Ensemble.from_vectors(points, similarity="cosine")
@@ -200,7 +198,6 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
     for message, call in {
         "same description": lambda: plain(["a", "b", "a"]).fit(points),
         "labels must be at least one, got none": lambda: plain([]).fit(points),
-        "must be a list of names": lambda: plain("sport").fit(points),
         "expected a text, a list of texts, or a vector": lambda: plain({"a": 3}).fit(points),
         r"a label must be a string or a number, got \('a', 1\)": lambda: plain({("a", 1): [1.0, 0.0]}).fit(
             np.eye(2)
@@ -208,7 +205,6 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
         "exactly once": lambda: plain(NAMES, template="this").fit(NEWS),
         r"\{\} exactly once": lambda: plain(NAMES, template="{:>9}").fit(NEWS),
         r"exactly once, got '\{'": lambda: plain(NAMES, template="{").fit(NEWS),
-        "encoder must be": lambda: plain(NAMES, encoder=3).fit(points),
         "one of the labels: team, bank, got 'art'": lambda: plain(["team", "bank"], encoder=encoder).fit(
             NEWS, ["art"] * 6
         ),
@@ -219,13 +215,7 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
         "the length of y must be 6, got 2": lambda: plain(encoder=encoder).fit(NEWS, NAMES),
         "none_label is for exclusive": lambda: plain(NAMES, exclusive=False, none_label="x").fit(NEWS),
         "is a label, too": lambda: plain(["a", "b"], none_label="b").fit(NEWS),
-        "threshold must be a number": lambda: plain(NAMES, threshold="high").fit(NEWS),
-        "weight must be 'crossover'": lambda: SurpriseClassifier(labels, weight="auto").fit(points),
         "number from 0 to 1, got 2": lambda: SurpriseClassifier(labels, weight=2).fit(points),
-        "model='normal' is not known; there are: gaussian, .*, half-pooled": lambda: plain(
-            labels, model="normal"
-        ).fit(points),
-        "must be a FewShotTraining": lambda: plain(labels, training="some").fit(points, y),
         "training needs examples": lambda: plain(labels, training=FewShotTraining()).fit(points),
         "fine-tuning needs texts": lambda: plain(labels, training=FewShotTraining()).fit(points, y),
         "one text for every label": lambda: plain(encoder=encoder, training=FewShotTraining()).fit(
@@ -248,12 +238,6 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
         "a class in y must be a string or a number, got None": lambda: plain(encoder=encoder).fit(
             NEWS, ["a", None, "b", "a", "b", "a"]
         ),
-        "a class in y must be a string or a number, got nan": lambda: plain(encoder=encoder).fit(
-            NEWS, ["a", np.nan, "b", "a", "b", "a"]
-        ),
-        "a class in y must be a string or a number, got {}": lambda: plain(encoder=encoder).fit(
-            NEWS, ["a", {}, "b", "a", "b", "a"]
-        ),
         "y must be strings or numbers, got .* use either for all classes": lambda: plain().fit(
             np.eye(6), ["a", 1, "b", "a", "b", "a"]
         ),
@@ -269,7 +253,7 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
 # Fitting again, saving
 
 
-def test_fitting_again_forgets_and_parameters_set_later_do_not_count(tmp_path) -> None:
+def test_fitting_again_forgets_and_parameters_set_later_do_not_count(tmp_path):
     encoder = WordEncoder()
     points, _, labels = cone()
     classifier = SurpriseClassifier(labels, weight=1.0).fit(points)
@@ -285,7 +269,7 @@ def test_fitting_again_forgets_and_parameters_set_later_do_not_count(tmp_path) -
 
 
 @pytest.mark.parametrize("training", [None, FewShotTraining(method="linear", max_epochs=30)])
-def test_a_saved_classifier_answers_as_before(tmp_path, training) -> None:
+def test_a_saved_classifier_answers_as_before(tmp_path, training):
     encoder = WordEncoder()
     y = [1, 1, 2, 2, 1, 2]
     classifier = SurpriseClassifier({1: NAMES[0], 2: NAMES[1]}, encoder=encoder, training=training)
@@ -299,7 +283,7 @@ def test_a_saved_classifier_answers_as_before(tmp_path, training) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["saved"]
 
 
-def test_a_saved_classifier_refuses_other_weights_and_damaged_files(tmp_path) -> None:
+def test_a_saved_classifier_refuses_other_weights_and_damaged_files(tmp_path):
     SurpriseClassifier(NAMES, encoder=WordEncoder()).fit(NEWS).save(tmp_path / "saved")
     with pytest.raises(IndexMismatchError, match="weights 0, 'words' has 1"):
         SurpriseClassifier.load(tmp_path / "saved", encoder=WordEncoder(fingerprint="1"))
@@ -319,7 +303,7 @@ def test_a_saved_classifier_refuses_other_weights_and_damaged_files(tmp_path) ->
 # Training
 
 
-def test_a_fine_tuned_classifier_learns_and_is_saved_with_its_encoder(tmp_path) -> None:
+def test_a_fine_tuned_classifier_learns_and_is_saved_with_its_encoder(tmp_path):
     texts, y = NEWS, ["sport", "sport", "money", "money", "sport", "money"]
     words = sorted({word for text in [*texts, "sport", "money"] for word in text.split()})
     encoder = SentenceTransformerEncoder(tiny_bert(tmp_path, words), "tiny")
@@ -328,7 +312,6 @@ def test_a_fine_tuned_classifier_learns_and_is_saved_with_its_encoder(tmp_path) 
     with pytest.raises(DataError, match="the ensemble must be texts"):
         classifier.fit(texts, y, ensemble=np.eye(16))
     classifier.fit(texts, y)
-    assert classifier.history_ is not None
     assert classifier.history_.reached
     assert classifier.encoder_ is not encoder
     assert classifier.predict(texts).tolist() == y
@@ -341,13 +324,12 @@ def test_a_fine_tuned_classifier_learns_and_is_saved_with_its_encoder(tmp_path) 
 
 
 @pytest.mark.parametrize("weight", [0.0, "crossover"])
-def test_a_linear_map_learns_from_frozen_vectors(weight: object) -> None:
+def test_a_linear_map_learns_from_frozen_vectors(weight):
     points, y, labels = cone(classes=4)
     training = FewShotTraining(method="linear", max_epochs=60)
     untrained = SurpriseClassifier(labels, weight=weight).fit(points, y)
     trained = SurpriseClassifier(labels, weight=weight, training=training)
     trained.fit(points[:60], y[:60], ensemble=points)
-    assert trained.linear_map_ is not None
     assert trained.ensemble_.count == 300
     rest = points[60:]
     assert (trained.predict(rest) == y[60:]).mean() > (untrained.predict(rest) == y[60:]).mean()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,8 +28,8 @@ def blobs(n: int = 300, k: int = 4, d: int = 12, seed: int = 0) -> tuple[np.ndar
         SurpriseAssignment(KMeans(3, random_state=0)),
     ]
 )
-def test_scikit_learn_finds_nothing_to_object_to(estimator: object, check: object) -> None:
-    check(estimator)  # type: ignore[operator]
+def test_scikit_learn_finds_nothing_to_object_to(estimator, check):
+    check(estimator)
 
 
 # What is computed
@@ -48,9 +46,9 @@ def plain_scores(points: np.ndarray, centres: np.ndarray, model: str) -> np.ndar
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.integers(5, 60), st.integers(2, 5), st.sampled_from(["gaussian", "pooled"]))
-def test_points_go_to_the_centre_that_is_most_surprising(seed: int, n: int, k: int, model: str) -> None:
+def test_points_go_to_the_centre_that_is_most_surprising(seed, n, k, model):
     points = np.random.default_rng(seed).normal(size=(n, 4))
-    found = SurpriseKMeans(k, model=model, weight=1.0, random_state=seed).fit(points)  # type: ignore[arg-type]
+    found = SurpriseKMeans(k, model=model, weight=1.0, random_state=seed).fit(points)
     expected = plain_scores(points, found.cluster_centers_, model)
     np.testing.assert_allclose(found.transform(points), expected, atol=1e-4)
     chosen = expected[np.arange(n), found.labels_]
@@ -58,9 +56,9 @@ def test_points_go_to_the_centre_that_is_most_surprising(seed: int, n: int, k: i
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_directions_that_lie_apart_are_found(model: str) -> None:
+def test_directions_that_lie_apart_are_found(model):
     points, labels = blobs()
-    found = SurpriseKMeans(4, model=model, n_init=3, random_state=0)  # type: ignore[arg-type]
+    found = SurpriseKMeans(4, model=model, n_init=3, random_state=0)
     assert adjusted_rand_score(labels, found.fit_predict(points)) > 0.95
     assert found.cluster_centers_.shape == (4, 12)
     assert found.n_features_in_ == 12
@@ -68,7 +66,7 @@ def test_directions_that_lie_apart_are_found(model: str) -> None:
     assert found.ensemble_.count == 300
 
 
-def test_the_centre_in_the_middle_must_be_surprisingly_near() -> None:
+def test_the_centre_in_the_middle_must_be_surprisingly_near():
     # Two clear groups, and points between: near to all, the middle wins more by the cosine than by surprise.
     rng = np.random.default_rng(0)
     sides = np.array([[1, 0, 0.5], [-1, 0, 0.5], [0, 0, 1]])[np.repeat([0, 1, 2], [40, 40, 120])]
@@ -79,7 +77,7 @@ def test_the_centre_in_the_middle_must_be_surprisingly_near() -> None:
     assert (surprised.labels_ == middle).sum() < (centres.labels_ == middle).sum()
 
 
-def test_weights() -> None:
+def test_weights():
     points, _ = blobs(n=1000)
     assert SurpriseKMeans().weight == SurpriseAssignment(KMeans()).weight == DEFAULT_WEIGHT
     assert SurpriseKMeans(4).fit(points).weight_ == DEFAULT_WEIGHT
@@ -93,9 +91,9 @@ def test_weights() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
-def test_a_new_point_is_compared_with_the_ensemble_alone(model: str, weight: float) -> None:
+def test_a_new_point_is_compared_with_the_ensemble_alone(model, weight):
     points, _ = blobs()
-    found = SurpriseKMeans(4, model=model, weight=weight, random_state=0).fit(points[:200])  # type: ignore[arg-type]
+    found = SurpriseKMeans(4, model=model, weight=weight, random_state=0).fit(points[:200])
     together = found.predict(points[200:])
     assert [found.predict(point[None])[0] for point in points[200:]] == together.tolist()
     assert (found.predict(points[:200]) == found.labels_).all()
@@ -116,7 +114,7 @@ def test_a_new_point_is_compared_with_the_ensemble_alone(model: str, weight: flo
     ],
     ids=lambda clusterer: type(clusterer).__name__,
 )
-def test_any_clusterer_with_centres_will_do(clusterer: object) -> None:
+def test_any_clusterer_with_centres_will_do(clusterer):
     points, labels = blobs(n=120)
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     found = SurpriseAssignment(clusterer, weight=1.0).fit(points)
@@ -127,7 +125,7 @@ def test_any_clusterer_with_centres_will_do(clusterer: object) -> None:
     np.testing.assert_allclose(found.transform(points), expected, atol=1e-3)
 
 
-def test_clusterers_without_centres_of_these_points_are_refused() -> None:
+def test_clusterers_without_centres_of_these_points_are_refused():
     points, _ = blobs()
     with pytest.raises(DataError, match=r"DBSCAN has cluster_centers_ of shape \(0,\), expected \(k, 12\)"):
         SurpriseAssignment(DBSCAN()).fit(points)

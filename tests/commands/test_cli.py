@@ -1,7 +1,5 @@
 """`rerank-eval` as a user meets it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -13,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import exit_code
-from files import write_rows
+from helpers.files import write_rows
+from helpers.programs import exit_code
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import main
@@ -89,7 +87,7 @@ def evaluated(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @NEEDS_BM25
-def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, tmp_path: Path) -> None:
+def test_every_system_answers_and_every_figure_is_written(run, beir, tmp_path):
     from surprise_rerank.connectors.systems.register import SYSTEMS
     from surprise_rerank.eval.retrieval.systems import EVALUATED
 
@@ -110,7 +108,7 @@ def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, 
     assert "q1 Q0 q1 " not in (tmp_path / "runs" / "cosine.trec").read_text()
 
 
-def test_an_index_is_used_again_and_changed_where_the_corpus_changed(run: Run, beir: Path) -> None:
+def test_an_index_is_used_again_and_changed_where_the_corpus_changed(run, beir):
     options = ("--dataset", beir, "--systems", "cosine")
     part = run(*options, "--limit", "1")[2]  # has an index of its own
     assert "compare with nothing" in part
@@ -125,7 +123,7 @@ def test_an_index_is_used_again_and_changed_where_the_corpus_changed(run: Run, b
     assert ": 1 changed, 1 removed" in run(*options)[2]
 
 
-def test_quiet_prints_the_table_alone(run: Run, beir: Path) -> None:
+def test_quiet_prints_the_table_alone(run, beir):
     code, out, err = run("--dataset", beir, "--systems", "cosine,dynamax", "--quiet")
     assert (code, err) == (0, "")
     names, *rows = [line.split("\t") for line in out.splitlines()]
@@ -134,7 +132,7 @@ def test_quiet_prints_the_table_alone(run: Run, beir: Path) -> None:
     assert {len(row) for row in rows} == {len(names)}
 
 
-def test_json_is_one_document_with_everything(run: Run, beir: Path, tmp_path: Path) -> None:
+def test_json_is_one_document_with_everything(run, beir, tmp_path):
     shutil.rmtree(beir / "qrels")  # judgements can be JSON lines, too
     rows = [{"query-id": q, "corpus-id": d, "score": s} for q, d, s in (("q1", "d2", 1), ("q2", "d3", 2))]
     write_rows(beir / "qrels.jsonl", rows)
@@ -152,7 +150,7 @@ def test_json_is_one_document_with_everything(run: Run, beir: Path, tmp_path: Pa
     assert "Holm p" in report["verdict"]
 
 
-def test_a_depth_beyond_every_engine_is_the_whole_corpus(run: Run, beir: Path, tmp_path: Path) -> None:
+def test_a_depth_beyond_every_engine_is_the_whole_corpus(run, beir, tmp_path):
     arguments = ["--systems", "cosine", "--depth", str(10**20), "--run-dir", tmp_path / "runs"]
     code, _, err = run("--dataset", beir, *arguments, "-q")
     assert code == 0, err
@@ -161,7 +159,7 @@ def test_a_depth_beyond_every_engine_is_the_whole_corpus(run: Run, beir: Path, t
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux only")
-def test_a_folder_whose_name_is_not_utf8_is_read(run: Run, beir: Path, tmp_path: Path) -> None:
+def test_a_folder_whose_name_is_not_utf8_is_read(run, beir, tmp_path):
     odd = beir.with_name("caf\udce9")
     beir.rename(odd)
     code, _, err = run("--dataset", odd, "--systems", "cosine", "--run-dir", tmp_path / "runs")
@@ -169,7 +167,7 @@ def test_a_folder_whose_name_is_not_utf8_is_read(run: Run, beir: Path, tmp_path:
     assert "caf\ufffd" in err
 
 
-def test_an_ensemble_that_says_nothing_is_told(run: Run, beir: Path, tmp_path: Path) -> None:
+def test_an_ensemble_that_says_nothing_is_told(run, beir, tmp_path):
     (tmp_path / "one.txt").write_text("a single question\n")
     arguments = ["--systems", "surprise", "--set", f"ensemble={tmp_path / 'one.txt'}"]
     code, _, err = run("--dataset", beir, *arguments)
@@ -177,9 +175,7 @@ def test_an_ensemble_that_says_nothing_is_told(run: Run, beir: Path, tmp_path: P
     assert "surprise: in 2 of 2 questions, surprise is not defined for" in err
 
 
-def test_a_missing_extra_is_a_line_and_not_a_failure(
-    run: Run, beir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_a_line_and_not_a_failure(run, beir, monkeypatch):
     from surprise_rerank.eval.retrieval import evaluation
 
     monkeypatch.setattr(evaluation, "has_lucene", lambda: False)
@@ -192,7 +188,7 @@ def test_a_missing_extra_is_a_line_and_not_a_failure(
     assert "pyserini" in one_error_line(run("--dataset", beir, "--systems", "bm25-lucene", "-q"))
 
 
-def test_help_has_examples_and_needs_no_torch() -> None:
+def test_help_has_examples_and_needs_no_torch():
     code = (
         "import sys; from surprise_rerank.eval.cli.rerank_eval.main import command\n"
         "try: command(['--help'])\n"
@@ -239,14 +235,12 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("change", "options", "named"), BAD_INPUT)
-def test_bad_input_is_one_line_before_anything_is_measured(
-    run: Run, beir: Path, change: Callable[[Path], Any], options: str, named: str
-) -> None:
+def test_bad_input_is_one_line_before_anything_is_measured(run, beir, change, options, named):
     change(beir)
     assert named in one_error_line(run("--dataset", beir, *options.replace("BEIR", str(beir)).split(), "-q"))
 
 
-def test_without_a_network_the_line_tells_where_data_sets_are_looked_for(tmp_path: Path) -> None:
+def test_without_a_network_the_line_tells_where_data_sets_are_looked_for(tmp_path):
     environment = {
         **os.environ,
         "IR_DATASETS_HOME": str(tmp_path / "home"),
@@ -258,7 +252,7 @@ def test_without_a_network_the_line_tells_where_data_sets_are_looked_for(tmp_pat
     assert "IR_DATASETS_HOME" in one_error_line((done.returncode, done.stdout, done.stderr))
 
 
-def test_an_index_of_another_model_is_refused(run: Run, beir: Path, tmp_path: Path) -> None:
+def test_an_index_of_another_model_is_refused(run, beir, tmp_path):
     run("--dataset", beir, "--systems", "cosine")
     (manifest,) = (tmp_path / "cache").glob("*/qdrant/1/manifest.json")
     values = json.loads(manifest.read_text())
@@ -271,7 +265,7 @@ def test_an_index_of_another_model_is_refused(run: Run, beir: Path, tmp_path: Pa
 @pytest.mark.shared
 @pytest.mark.slow
 @NEEDS_BM25
-def test_cranfield_in_a_beir_folder(run: Run, shared_data: Path, tmp_path: Path) -> None:
+def test_cranfield_in_a_beir_folder(run, shared_data, tmp_path):
     """The main job on real data, whole; by word vectors, as a sentence model takes two minutes more."""
     folder = shared_data / "beir" / "cranfield"
     options = ("--dataset", folder, "--model", "glove-6b-50d", "--run-dir", tmp_path / "runs", "-q")

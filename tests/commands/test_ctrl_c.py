@@ -1,19 +1,16 @@
 """Ctrl-C at any moment: one line, exit code 130, and nothing that is half done."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from bench import SENTENCES, write_model, write_rows
 from click.testing import CliRunner
+from helpers.bench import SENTENCES, write_model, write_rows
 
 from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
@@ -33,7 +30,6 @@ def interrupted(program: str, seconds: float, *arguments: object) -> tuple[int, 
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    assert running.stdout is not None
     running.stdout.readline()
     time.sleep(seconds)
     running.send_signal(signal.SIGINT)
@@ -42,7 +38,7 @@ def interrupted(program: str, seconds: float, *arguments: object) -> tuple[int, 
 
 
 @pytest.mark.parametrize("seconds", [0.02, 0.2, 0.5])
-def test_an_interruption_of_the_imports_is_one_line(seconds: float) -> None:
+def test_an_interruption_of_the_imports_is_one_line(seconds):
     code, error = interrupted("rerank_eval", seconds, "--dataset", "demo", "--quiet")
     assert (code, error) == (130, "Interrupted.\n") or (
         code == 130 and error.startswith("Interrupted. What was indexed stays;") and error.count("\n") == 1
@@ -50,9 +46,7 @@ def test_an_interruption_of_the_imports_is_one_line(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.6])
-def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
-    tmp_path: Path, seconds: float
-) -> None:
+def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(tmp_path, seconds):
     model = write_model(tmp_path / "words.txt")
     rows = [{"id": str(i), "text": SENTENCES[i % len(SENTENCES)]} for i in range(60_000)]
     documents = write_rows(tmp_path / "docs.jsonl", rows)
@@ -66,9 +60,7 @@ def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
 
 
 @pytest.mark.parametrize("step", [(EdgeEngine, "__init__"), (FolderStorage, "promote")])
-def test_an_index_that_is_interrupted_while_it_is_made_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
-) -> None:
+def test_an_index_that_is_interrupted_while_it_is_made_leaves_nothing(tmp_path, monkeypatch, step):
     owner, name = step
     original, calls = getattr(owner, name), []
 
@@ -94,7 +86,7 @@ def test_an_index_that_is_interrupted_while_it_is_made_leaves_nothing(
         pytest.param("pass\n    time.sleep(30)", id="swallowed"),
     ],
 )
-def test_an_interruption_that_a_library_keeps_for_itself_is_one(then: str) -> None:
+def test_an_interruption_that_a_library_keeps_for_itself_is_one(then):
     code = """
 import os, signal, sys, time
 import click
@@ -117,9 +109,7 @@ run(command, "What was stored stays.")
     assert (ended.returncode, ended.stderr) == (130, "Interrupted. What was stored stays.\n")
 
 
-def test_an_interruption_while_options_are_read_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_while_options_are_read_is_one_line(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["command"])
 
     def interrupts(*_: object) -> None:
@@ -136,12 +126,11 @@ def test_an_interruption_while_options_are_read_is_one_line(
     assert capsys.readouterr().err == "Interrupted. What was stored stays.\n"
 
 
-def test_what_switches_interruptions_off_is_respected() -> None:
+def test_what_switches_interruptions_off_is_respected():
     code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + CODE.format(
         program="surprise_rerank"
     )
     running = subprocess.Popen([sys.executable, "-P", "-c", code, "--version"], stdout=subprocess.PIPE)
-    assert running.stdout is not None
     running.stdout.readline()
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=60)

@@ -1,15 +1,12 @@
 """An index of a model behind an endpoint: made, filled, searched, tuned and served by commands."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from endpoint import KEY, Endpoint
+from helpers.endpoint import KEY, Endpoint
 
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -55,7 +52,7 @@ def index(config: str, tmp_path: Path) -> str:
     return index_path
 
 
-def test_it_is_searched_and_filled_by_the_same_file(index: str, config: str, endpoint: Endpoint) -> None:
+def test_it_is_searched_and_filled_by_the_same_file(index, config, endpoint):
     answer = json.loads(run("search", "where are owls", "--index", index, "--config", config, "--json"))
     assert answer["hits"][0]["id"] == "owls"
     assert endpoint.requests[-1][2] == {"model": "toy", "input": ["where are owls"]}
@@ -70,9 +67,9 @@ def test_it_is_searched_and_filled_by_the_same_file(index: str, config: str, end
     assert "23" in tuned
 
 
-def test_it_is_served_and_ranks_in_a_configuration(index: str, config: str) -> None:
+def test_it_is_served_and_ranks_in_a_configuration(index, config):
     pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
-    from serving import Log, client_of, wait_until
+    from helpers.serving import Log, client_of, wait_until
 
     from surprise_rerank.connectors.server import Service, service_app
     from surprise_rerank.connectors.server.options import read_config
@@ -100,9 +97,7 @@ def test_it_is_served_and_ranks_in_a_configuration(index: str, config: str) -> N
         (("search", "owls", "--config", "{parts}"), "leave --config"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    index: str, config: str, tmp_path: Path, arguments: tuple[str, ...], said: str, monkeypatch: Any
-) -> None:
+def test_what_does_not_fit_is_refused(index, config, tmp_path, arguments, said, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "other.toml").write_text(Path(config).read_text().replace('"toy"', '"another"'))
     (tmp_path / "parts.toml").write_text('text = "body"\n')

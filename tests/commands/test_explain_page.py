@@ -1,14 +1,12 @@
 """The page of `surprise-rerank search --explain`, in a real browser."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
-from browsers import Seen, find_browser, look_at
 from bs4 import BeautifulSoup
 from click.testing import CliRunner
+from helpers.browsers import Seen, find_browser, look_at
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
@@ -72,7 +70,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_the_page_is_one_file_in_which_documents_are_text(page: Path) -> None:
+def test_the_page_is_one_file_in_which_documents_are_text(page):
     soup = BeautifulSoup(page.read_text("utf-8"), "html.parser")
     assert len(soup.find_all("script")) == 1
     verdict = soup.find(class_="verdict").text
@@ -93,7 +91,7 @@ def seen(page: Path) -> Seen:
 
 
 @NEEDS_BROWSER
-def test_a_browser_shows_tables_and_plots_and_runs_nothing_of_the_documents(seen: Seen) -> None:
+def test_a_browser_shows_tables_and_plots_and_runs_nothing_of_the_documents(seen):
     found_by_script = seen.result
     assert len(found_by_script["headings"]) >= 7
     assert len(found_by_script["plots"]) >= 3
@@ -112,7 +110,7 @@ def test_a_browser_shows_tables_and_plots_and_runs_nothing_of_the_documents(seen
 
 
 @NEEDS_BROWSER
-def test_a_phone_shows_the_page_without_scrolling_sideways(page: Path) -> None:
+def test_a_phone_shows_the_page_without_scrolling_sideways(page):
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     with sync_api.sync_playwright() as playwright:
@@ -130,7 +128,7 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(page: Path) -> None:
 
 
 @NEEDS_BROWSER
-def test_a_script_that_the_policy_does_not_know_is_refused_and_told(tmp_path: Path) -> None:
+def test_a_script_that_the_policy_does_not_know_is_refused_and_told(tmp_path):
     file = tmp_path / "page.html"
     text = to_html(Report("One", ()))
     file.write_text(text.replace("</body>", "<script>document.title = 'pwned'</script></body>"))

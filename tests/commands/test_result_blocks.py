@@ -1,7 +1,5 @@
 """Results of a search as blocks on a terminal: hostile texts, wide characters, marks, bars."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import unicodedata
@@ -38,14 +36,14 @@ def drawn(*blocks: Block, width: int = 80, colours: bool = False) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_a_result_has_its_rank_title_id_percentile_and_best_sentence() -> None:
+def test_a_result_has_its_rank_title_id_percentile_and_best_sentence():
     first, second = drawn(block("Cats sleep. Most dogs bark at strangers."))
     assert re.fullmatch(r" 1  Dogs  dogs\.txt +98\.5 %", first)
     assert cell_len(first) == 80
     assert second == "    Most dogs bark at strangers."
 
 
-def test_a_percentile_is_a_share_and_nothing_reads_as_all() -> None:
+def test_a_percentile_is_a_share_and_nothing_reads_as_all():
     shown = {0.0: "0.0 %", 0.95: "95.0 %", 0.99999: "99.9 %", 1.0: "100.0 %", None: "3.1870"}
     for percentile, text in shown.items():
         assert drawn(block(percentile=percentile))[0].endswith(f" {text}")
@@ -66,7 +64,7 @@ def test_a_percentile_is_a_share_and_nothing_reads_as_all() -> None:
     ],
     ids=["controls", "wide", "one-word", "combining", "emoji", "right-to-left", "letters", "empty"],
 )
-def test_no_text_leaves_its_place(text: str, width: int) -> None:
+def test_no_text_leaves_its_place(text, width):
     long = 1, hit(text, text, duplicates=(text,)), Excerpt(text, ((0, len(text) // 2),))
     for colours in (False, True):
         lines = drawn(long, long, width=width, colours=colours)

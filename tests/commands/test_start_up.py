@@ -1,7 +1,5 @@
 """What a command imports: modules that take long, and that it does without, stay out."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -9,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from calling import exit_code
-from named_index import named_index, write_index  # noqa: F401 - a fixture among them
+from helpers.named_index import write_index
+from helpers.programs import exit_code
 
 from surprise_rerank import load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -43,7 +41,7 @@ def imported(command: str, *arguments: object) -> set[str]:
 
 
 @pytest.mark.parametrize("command", ["surprise_rerank", "rerank_eval"])
-def test_help_imports_nothing_that_takes_long(command: str) -> None:
+def test_help_imports_nothing_that_takes_long(command):
     unwanted = {*SLOW, "numpy", "qdrant_client", "ir_datasets", "opentelemetry"}
     assert not imported(command, "--help") & unwanted
 
@@ -53,7 +51,7 @@ def special_alone(modules: set[str]) -> bool:
     return not modules & {"scipy.stats", "scipy.optimize", "scipy.cluster", "scipy.spatial"}
 
 
-def test_status_and_a_search_by_words_import_no_library_of_models(named_index: str) -> None:  # noqa: F811
+def test_status_and_a_search_by_words_import_no_library_of_models(named_index):
     modules = imported("surprise_rerank", "search", "--system", "bm25", "dog", "--index", named_index)
     assert not modules & {*SLOW, "opentelemetry"}
     # The interval of a background's promise is a quantile of the Beta distribution.
@@ -62,16 +60,14 @@ def test_status_and_a_search_by_words_import_no_library_of_models(named_index: s
     assert special_alone(modules)
 
 
-def test_a_search_by_tokens_multiplies_by_torch_and_no_more(named_index: str) -> None:  # noqa: F811
+def test_a_search_by_tokens_multiplies_by_torch_and_no_more(named_index):
     for system in ("dynamax", "auto"):
         modules = imported("surprise_rerank", "search", "--system", system, "dog", "--index", named_index)
         assert modules & {*SLOW, "opentelemetry"} <= {"torch", "scipy"}
         assert special_alone(modules)
 
 
-def test_a_search_by_words_needs_no_model_and_others_say_that_it_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_by_words_needs_no_model_and_others_say_that_it_is_gone(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
     place = ("--index", write_index(tmp_path))
     with DocumentIndex.open(place[1], load_encoder(str(tmp_path / "vectors.txt"))) as index:

@@ -1,7 +1,5 @@
 """`surprise-rerank tune`: backgrounds and weights from files of questions, and searches with them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench import error_line
-from bench import run as run_command
-from conftest import Opener
-from words import WordEncoder
+from helpers.bench import error_line
+from helpers.bench import run as run_command
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant.hybrid import NO_WORD
 from surprise_rerank.connectors.systems.building import build_system
@@ -107,7 +104,7 @@ def others(place: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("system", ["auto", "fusion"])
-def test_weights_are_stored_shown_and_forgotten(run: Run, values, files, system: str) -> None:
+def test_weights_are_stored_shown_and_forgotten(run, values, files, system):
     learn = ["tune", "weights", *files("train.tsv"), "--system", system]
     fitted = values(*learn)
     assert fitted["accepted"]
@@ -121,7 +118,7 @@ def test_weights_are_stored_shown_and_forgotten(run: Run, values, files, system:
     assert values("status")["weights"] == []
 
 
-def test_a_declined_fit_changes_nothing(run: Run, values, files) -> None:
+def test_a_declined_fit_changes_nothing(run, values, files):
     code, out, _ = run("tune", "weights", *files("few.tsv"))
     assert code == 0
     assert "the weights stay as they are: 5 of 5 questions have a relevant document" in out
@@ -134,7 +131,7 @@ def test_a_declined_fit_changes_nothing(run: Run, values, files) -> None:
     assert run("tune", "weights", "--reset")[0] == 0
 
 
-def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run: Run, values, files, place: Path) -> None:
+def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run, values, files, place):
     assert values("tune", "weights", *files("train.tsv"))["accepted"]
     (kept,) = place.rglob("weights-auto.json")
     kept.write_text("{")
@@ -145,7 +142,7 @@ def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run: Run, values, file
     assert run("tune", "weights", "--reset")[0] == 0
 
 
-def test_off_topic_questions_get_no_answer_any_more(run: Run, values, others) -> None:
+def test_off_topic_questions_get_no_answer_any_more(run, values, others):
     measured = values(*others)
     assert (measured["questions"], measured["documents"]) == (28, 2 * PAIRS)
     (shown,) = values("status")["backgrounds"]
@@ -159,7 +156,7 @@ def test_off_topic_questions_get_no_answer_any_more(run: Run, values, others) ->
     assert values("search", "tea pot")["hits"][0]["percentile"] < 0.95
 
 
-def test_the_verdict_and_the_percentile_are_in_every_form(run: Run, values, others) -> None:
+def test_the_verdict_and_the_percentile_are_in_every_form(run, values, others):
     values(*others)
     answer = values("search", "ask1 say1")
     reason = f"{2 * PAIRS} documents are too few to tell; it takes 100"
@@ -175,7 +172,7 @@ def test_the_verdict_and_the_percentile_are_in_every_form(run: Run, values, othe
     assert row[:3] == ["1", "0.9655", f"{answer['hits'][0]['score']:.4f}"]  # 28 of 29, rounded down
 
 
-def test_each_system_has_a_background_of_its_own(run: Run, values, others) -> None:
+def test_each_system_has_a_background_of_its_own(run, values, others):
     values(*others)
     printed = run(*others, "--system", "cosine")[1]
     assert "--min-percentile 0.95 lets 5 % through, 95 % interval 0.09 to 12" in printed
@@ -194,7 +191,7 @@ WRONG_USES = {
 }
 
 
-def test_what_is_wrong_is_told_and_changes_nothing(run: Run, values, others, place: Path) -> None:
+def test_what_is_wrong_is_told_and_changes_nothing(run, values, others, place):
     values(*others)
     before = values("status")
     for command, message in WRONG_USES.items():
@@ -216,7 +213,7 @@ def test_what_is_wrong_is_told_and_changes_nothing(run: Run, values, others, pla
         ("qrels", "1\tQ0\ta\t2\n1\tQ0\tb\t0"),
     ],
 )
-def test_questions_and_judgements_are_read_in_all_forms(tmp_path: Path, name: str, content: str) -> None:
+def test_questions_and_judgements_are_read_in_all_forms(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     if name == "qrels":
         assert read_judgements(tmp_path / name) == {"1": {"a": 2, "b": 0}}
@@ -242,7 +239,7 @@ def test_questions_and_judgements_are_read_in_all_forms(tmp_path: Path, name: st
         ("q.tsv", "why", "line 1: .*expected id and question"),
     ],
 )
-def test_damaged_files_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_damaged_files_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises((DataError, DatasetError), match=message):
         (read_judgements if name == "qrels.txt" else read_judged_questions)(tmp_path / name)
@@ -251,7 +248,7 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: str, mess
 # Weights beside an index
 
 
-def test_weights_survive_a_restart_and_end_with_a_version(open_index: Opener) -> None:
+def test_weights_survive_a_restart_and_end_with_a_version(open_index):
     with open_index(WordEncoder()) as index:
         index.sync([Document("a", "wing lift")])
         assert load_weights(index, "auto") is None
@@ -266,7 +263,7 @@ def test_weights_survive_a_restart_and_end_with_a_version(open_index: Opener) ->
         assert load_weights(index, "auto") is None
 
 
-def test_a_system_takes_what_its_parts_can_use(open_index: Opener) -> None:
+def test_a_system_takes_what_its_parts_can_use(open_index):
     with open_index(WordEncoder()) as index:
         index.sync([Document(str(i), f"word{i} other") for i in range(20)])
         store_weights(index, "auto", replace(FOUND, weights={**FOUND.weights, "words": 1.2}))
@@ -286,7 +283,7 @@ DAMAGED = ("{", "[]", "{}", '{"format": 2}', '{"format": 1, "weights": 3}', "\xf
 WRONG = ("NaN", "Infinity", '"many"', "null")
 
 
-def test_weights_that_are_declined_damaged_or_of_another_model_are_refused(open_index: Opener) -> None:
+def test_weights_that_are_declined_damaged_or_of_another_model_are_refused(open_index):
     with open_index(WordEncoder()) as index:
         declined = WeightFit(FOUND.start, FOUND.start, False, 40, 40, 0.4, 0.39, 0.02)
         with pytest.raises(DataError, match="only weights that rank held-back questions better are stored"):

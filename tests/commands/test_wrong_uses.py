@@ -1,7 +1,5 @@
 """Wrong uses of the commands: one line that names it, exit code 2, and nothing left behind."""
 
-from __future__ import annotations
-
 import io
 import os
 import shlex
@@ -12,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from bench import Bench
-from calling import exit_code
+from helpers.bench import Bench
+from helpers.programs import exit_code
 
 from surprise_rerank.eval.cli.rerank_eval.main import main as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank
@@ -113,7 +111,7 @@ USES = [
     ("similar docs.jsonl --out n.csv --model words.txt --set device=toaster", "'toaster' cannot be used"),
     ("similar docs.jsonl --out n.csv --model words.txt --set workers=2", "belongs to --ray"),
     ("indx docs.jsonl", "No such command 'indx'. Did you mean 'index'?"),
-    ("rerank-eval --dataset no/such", "'no/such' is not 'demo', no folder, and no id of ir_datasets"),
+    ("rerank-eval --dataset no/such", "'no/such' is no file, no folder, and no id of ir_datasets"),
     ("rerank-eval --dataset demo --model nothing.txt", "cannot load the model 'nothing.txt'"),
     ("rerank-eval --dataset demo --report no/x.html", "there is no folder no"),
     ("rerank-eval --dataset demo --systems dynmax-idf", "did you mean 'dynamax-idf'?"),
@@ -156,7 +154,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(("use", "named"), USES)
-def test_a_wrong_use_is_one_line_and_leaves_nothing(desk: Path, use: str, named: str) -> None:
+def test_a_wrong_use_is_one_line_and_leaves_nothing(desk, use, named):
     arguments = shlex.split(use)
     program = arguments.pop(0) if arguments[0] == "rerank-eval" else "surprise-rerank"
     before = sorted(desk.rglob("*"))
@@ -183,7 +181,7 @@ def test_a_wrong_use_is_one_line_and_leaves_nothing(desk: Path, use: str, named:
         "serve --host 203.0.113.1 --port 8123",
     ],
 )
-def test_what_is_cheap_to_check_is_refused_before_a_library_is_loaded(tmp_path: Path, command: str) -> None:
+def test_what_is_cheap_to_check_is_refused_before_a_library_is_loaded(tmp_path, command):
     (tmp_path / "emptydir").mkdir()
     code = (
         "import sys\nfrom surprise_rerank.eval.cli.surprise_rerank.main import main\n"
@@ -199,9 +197,7 @@ def test_what_is_cheap_to_check_is_refused_before_a_library_is_loaded(tmp_path: 
     ("question", "streams", "code"),
     [("dogs", ">&- 2>&- <&-", 0), ("dogs", ">&-", 0), ("dogs", "", 0), ("-", "<&-", 2)],
 )
-def test_streams_that_are_closed_or_lack_letters_stop_nothing(
-    desk: Path, question: str, streams: str, code: int
-) -> None:
+def test_streams_that_are_closed_or_lack_letters_stop_nothing(desk, question, streams, code):
     program = "from surprise_rerank.eval.cli.entry import surprise_rerank; surprise_rerank()"
     command = shlex.join([sys.executable, "-c", program, "search", question, "--index", "index"])
     environment = os.environ | {"PYTHONIOENCODING": "latin-1"}  # long texts end in a sign that it lacks
@@ -212,9 +208,7 @@ def test_streams_that_are_closed_or_lack_letters_stop_nothing(
     assert ("\\u2026" in done.stdout) == (not streams)
 
 
-def test_a_full_disk_is_told_before_documents_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_before_documents_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
     code, _, error = Bench(tmp_path).run("index", "nowhere.jsonl", "--index", tmp_path / "new")
     assert code == 2

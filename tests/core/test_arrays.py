@@ -1,7 +1,5 @@
 """Similarities of dense vectors against plain loops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -23,7 +21,7 @@ def by_loops(x: np.ndarray, y: np.ndarray, name: str) -> float:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["dot", "cosine", "euclidean", "manhattan"]))
-def test_all_similarities_are_what_loops_give(seed: int, name: str):
+def test_all_similarities_are_what_loops_give(seed, name):
     rng = np.random.default_rng(seed)
     x = rng.integers(-3, 4, size=(4, 3)).astype(np.float32)
     y = rng.integers(-3, 4, size=(4, 3)).astype(np.float32)
@@ -44,7 +42,7 @@ def test_pooled_moments_are_the_mean_and_the_root_mean_square():
 
 
 @given(seeds)
-def test_shrinking_by_0_changes_nothing_and_by_1_leaves_the_pooled(seed: int):
+def test_shrinking_by_0_changes_nothing_and_by_1_leaves_the_pooled(seed):
     rng = np.random.default_rng(seed)
     moments = Moments(*rng.uniform(0, 1, size=(2, 5)))
     pooled = Moments(*(np.asarray(v) for v in rng.uniform(0, 1, size=2)))

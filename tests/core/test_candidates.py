@@ -1,7 +1,5 @@
 """Pools and rankings: aligned arrays, one order for every store."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,7 +43,7 @@ def assert_aligned(candidates: Candidates) -> None:
 
 
 @given(st.lists(st.integers(-4, 3), max_size=6))
-def test_take_moves_every_field_alike(rows: list[int]):
+def test_take_moves_every_field_alike(rows):
     taken = pool().take(rows)
     assert taken.ids == tuple(f"d{i % 4}" for i in rows)
     assert len(taken) == len(taken.dense) == len(taken.tokens) == len(taken.documents) == len(rows)
@@ -54,7 +52,7 @@ def test_take_moves_every_field_alike(rows: list[int]):
 
 
 @given(st.lists(st.integers(0, 3), unique=True), st.data())
-def test_joining_parts_gives_the_whole(rows: list[int], data: st.DataObject):
+def test_joining_parts_gives_the_whole(rows, data):
     cut = data.draw(st.integers(0, len(rows)))
     joined = pool().take(rows[:cut]).join(pool().take(rows[cut:]))
     assert joined.ids == tuple(f"d{i}" for i in rows)
@@ -71,7 +69,7 @@ def test_joining_parts_gives_the_whole(rows: list[int], data: st.DataObject):
         ("passages", (Passage(0, 0, 1),)),
     ],
 )
-def test_a_field_of_another_length_is_refused_and_named(field: str, value: object):
+def test_a_field_of_another_length_is_refused_and_named(field, value):
     with pytest.raises(DataError, match=rf"the length of Candidates\.{field}.* must be 2"):
         Candidates(ids=("a", "b"), **{field: value})
 
@@ -80,7 +78,7 @@ def test_a_field_of_another_length_is_refused_and_named(field: str, value: objec
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), st.randoms(use_true_random=False))
-def test_scores_descend_and_ties_go_by_id_whatever_the_order_of_the_pool(values: list[int], shuffler: object):
+def test_scores_descend_and_ties_go_by_id_whatever_the_order_of_the_pool(values, shuffler):
     rows = list(range(len(values)))
     shuffler.shuffle(rows)
     ids = [f"d{i}" for i in rows]
@@ -111,7 +109,7 @@ def test_parts_documents_and_notes_follow_the_order():
 
 
 @pytest.mark.parametrize(("bad", "word"), [(np.nan, "nan"), (np.inf, "inf")])
-def test_a_score_that_is_no_number_names_its_document(bad: float, word: str):
+def test_a_score_that_is_no_number_names_its_document(bad, word):
     with pytest.raises(DataError, match=f"document 'd2' must be a number, got {word}"):
         Ranking.order(pool(), np.array([0.0, 1.0, bad, 2.0]))
 
@@ -136,9 +134,7 @@ def plainly_ordered(
     st.integers(1, 4),
     st.data(),
 )
-def test_documents_are_ordered_by_their_best_passages(
-    pairs: list[tuple[str, int]], best: int, data: st.DataObject
-):
+def test_documents_are_ordered_by_their_best_passages(pairs, best, data):
     ids, numbers = [name for name, _ in pairs], [number for _, number in pairs]
     values = st.sampled_from([-np.inf, -2.0, 0.0, -0.0, 1.0, 3.0])
     scores = data.draw(st.lists(values, min_size=len(ids), max_size=len(ids)))
@@ -182,7 +178,7 @@ any_text = st.text(st.characters(categories=None, exclude_categories=()))
 
 
 @given(any_text)
-def test_every_text_becomes_encodable_and_stays_so(text: str):
+def test_every_text_becomes_encodable_and_stays_so(text):
     once = encodable(text)
     once.encode("utf-8")
     assert encodable(once) == once
@@ -205,7 +201,7 @@ def test_a_document_repairs_its_id_text_and_title():
         ("", "  spaced  ", "spaced"),
     ],
 )
-def test_content_is_title_and_text_without_outer_blanks(title: str, text: str, content: str):
+def test_content_is_title_and_text_without_outer_blanks(title, text, content):
     assert Document(id="1", text=text, title=title).content == content
 
 

@@ -1,7 +1,5 @@
 """What a language model is given to read: the best of a budget, each text once, with its citation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -41,7 +39,7 @@ def ranking(*lines: tuple[Document, int, int]) -> Ranking:
     return Ranking.order(pool, -np.arange(len(lines)))
 
 
-def test_passages_of_a_document_are_in_its_order_and_those_that_touch_are_one() -> None:
+def test_passages_of_a_document_are_in_its_order_and_those_that_touch_are_one():
     packed = packed_context(ranking((BOOK, 4, 5), (BOOK, 1, 2), (BOOK, 0, 1)))
     assert [passage.citation for passage in packed.passages] == ["book.pdf, pp. 1-2", "book.pdf, p. 5"]
     assert packed.passages[0].text == (sentence("dogs") + sentence("cats")).strip()
@@ -50,7 +48,7 @@ def test_passages_of_a_document_are_in_its_order_and_those_that_touch_are_one() 
     assert packed.left_out == 0
 
 
-def test_the_best_document_is_first_and_the_second_best_last() -> None:
+def test_the_best_document_is_first_and_the_second_best_last():
     others = [(Document(name, sentence(name)), 0, 0) for name in ("first", "second", "third", "fourth")]
     assert [passage.id for passage in packed_context(ranking(*others)).passages] == [
         "first",
@@ -60,7 +58,7 @@ def test_the_best_document_is_first_and_the_second_best_last() -> None:
     ]
 
 
-def test_a_near_duplicate_is_read_once() -> None:
+def test_a_near_duplicate_is_read_once():
     copy = Document("copy", sentence("dogs").replace("All dogs", "Most dogs") + "Again.")
     packed = packed_context(ranking((BOOK, 0, 2), (copy, 0, 0), (Document("new", sentence("bees")), 0, 0)))
     assert [passage.id for passage in packed.passages] == ["book", "new"]
@@ -68,7 +66,7 @@ def test_a_near_duplicate_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("tokens", [5, 20, 40, 60, 100])
-def test_no_more_tokens_come_than_are_asked_for(tokens: int) -> None:
+def test_no_more_tokens_come_than_are_asked_for(tokens):
     def count(text: str) -> int:
         return len(text.split())
 
@@ -78,12 +76,12 @@ def test_no_more_tokens_come_than_are_asked_for(tokens: int) -> None:
     assert bool(packed.passages) == (tokens > 5)
 
 
-def test_of_a_table_that_has_no_room_come_its_first_rows() -> None:
+def test_of_a_table_that_has_no_room_come_its_first_rows():
     rows = [f"bolt {number}\tshelf {number}\n" for number in range(200)]
     packed = packed_context(ranking((Document("stock", "".join(rows)), 0, 0)), 30)
     assert packed.passages[0].text == "".join(rows[:7]).strip()
 
 
-def test_a_ranking_without_texts_is_refused() -> None:
+def test_a_ranking_without_texts_is_refused():
     with pytest.raises(DataError, match="the document of each line must be there, got None; take a ranking"):
         packed_context(Ranking(("a",), np.ones(1)))

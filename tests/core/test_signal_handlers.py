@@ -1,7 +1,5 @@
 """Handlers of faults outlive a block that replaces them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Words of documents as sparse vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """One thread for what one question multiplies."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -13,7 +11,7 @@ import torch
 from surprise_rerank.core.computing import using_threads
 
 
-def test_a_limit_holds_for_its_block_and_its_thread() -> None:
+def test_a_limit_holds_for_its_block_and_its_thread():
     before, seen = torch.get_num_threads(), list[int]()
     with using_threads(3):
         with using_threads(None):
@@ -52,7 +50,7 @@ print((time.process_time() - whole) / mine)
 """
 
 
-def test_a_question_is_ranked_by_the_thread_that_asks() -> None:
+def test_a_question_is_ranked_by_the_thread_that_asks():
     """In a process that may use more of them, as those of the tests may not."""
     environment = {**os.environ, "OMP_NUM_THREADS": "4"}
     command, root = [sys.executable, "-c", CODE], Path(__file__).parents[2]

@@ -1,7 +1,5 @@
 """Spans for OpenTelemetry, read with its own SDK: their parents, their counts, and no text in any of them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +10,12 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 
+from helpers.words import WordEncoder
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
-from words import WordEncoder
 
 from surprise_rerank import Pipeline
 from surprise_rerank.candidates import Candidates, Field, Query
@@ -76,13 +74,10 @@ def index(tmp_path: Path) -> Iterator[DocumentIndex]:
 def require_children(spans: Sequence[ReadableSpan], parent: ReadableSpan) -> None:
     for child in spans:
         if child is not parent:
-            assert child.parent is not None
             assert child.parent.span_id == parent.context.span_id
 
 
-def test_a_search_is_a_chain_of_encode_retrieve_and_rerank(
-    spans: Callable[[], list[ReadableSpan]], index: DocumentIndex
-) -> None:
+def test_a_search_is_a_chain_of_encode_retrieve_and_rerank(spans, index):
     assert 4 in [(ended_span.attributes or {}).get("surprise_rerank.texts") for ended_span in spans()]
     pipeline = index.pipeline("dynamax", depth=3)
     spans()
@@ -107,9 +102,7 @@ def test_a_search_is_a_chain_of_encode_retrieve_and_rerank(
     assert all(ended_span.status.status_code is StatusCode.UNSET for ended_span in ended)
 
 
-def test_given_texts_are_fetched_or_encoded_and_ranked(
-    index: DocumentIndex, spans: Callable[[], list[ReadableSpan]]
-) -> None:
+def test_given_texts_are_fetched_or_encoded_and_ranked(index, spans):
     reranker = index.text_reranker("dynamax")
     spans()
     reranker.rank(QUESTION, TEXTS, ids=["SECRETid0", "SECRETid1", "SECRETnone", None], top_k=2)
@@ -134,9 +127,7 @@ class BrokenRetriever:
         raise StoreError(f"no answer to {query.text}")
 
 
-def test_an_error_is_recorded_by_its_class_and_never_by_its_message(
-    spans: Callable[[], list[ReadableSpan]],
-) -> None:
+def test_an_error_is_recorded_by_its_class_and_never_by_its_message(spans):
     with pytest.raises(StoreError, match="SECRETdogs"):
         Pipeline(WordEncoder(), BrokenRetriever()).search(QUESTION)
     ended = spans()
@@ -152,9 +143,7 @@ def test_an_error_is_recorded_by_its_class_and_never_by_its_message(
 
 
 @pytest.mark.parametrize("traceparent", [b"", b"nonsense", b"\xff\xfe", b"00-" + b"0" * 49])
-def test_a_traceparent_that_says_nothing_changes_nothing(
-    traceparent: bytes, spans: Callable[[], list[ReadableSpan]]
-) -> None:
+def test_a_traceparent_that_says_nothing_changes_nothing(traceparent, spans):
     with continuing([(b"traceparent", traceparent)]), span("CHAIN", "root", {"surprise_rerank.texts": None}):
         pass
     (only,) = spans()
@@ -167,9 +156,7 @@ def caller(number: int) -> tuple[str, str]:
     return format_trace_id(0xABC000 + number), format_span_id(0xDEF000 + number)
 
 
-def test_an_instrumented_frameworks_span_comes_before_the_traceparent(
-    spans: Callable[[], list[ReadableSpan]],
-) -> None:
+def test_an_instrumented_frameworks_span_comes_before_the_traceparent(spans):
     header = (b"traceparent", "00-{}-{}-01".format(*caller(1)).encode())
     begun = trace.get_tracer("framework").start_as_current_span("POST /v1/search")
     with begun, continuing([header]), span("CHAIN", "mine", {}):
@@ -178,12 +165,10 @@ def test_an_instrumented_frameworks_span_comes_before_the_traceparent(
     require_children([mine], request)
 
 
-def test_requests_at_once_hang_on_their_own_callers_spans(
-    index: DocumentIndex, spans: Callable[[], list[ReadableSpan]]
-) -> None:
+def test_requests_at_once_hang_on_their_own_callers_spans(index, spans):
     pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
     import httpx
-    from serving import Log, served
+    from helpers.serving import Log, served
 
     from surprise_rerank.connectors.server import ServerOptions, create_app
 
@@ -208,7 +193,6 @@ def test_requests_at_once_hang_on_their_own_callers_spans(
         ]
         assert [ended_span.name for ended_span in mine] == SEARCH
         chain = mine[-1]
-        assert chain.parent is not None
         assert format_span_id(chain.parent.span_id) == span_id
         require_children(mine, chain)
 
@@ -226,7 +210,7 @@ if "absent" in sys.argv:
     sys.meta_path.insert(0, Absent())
 if "loaded" in sys.argv:
     import opentelemetry.trace
-from words import WordEncoder
+from helpers.words import WordEncoder
 from surprise_rerank import TextReranker
 from surprise_rerank.core.tracing import continuing
 with continuing([(b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]):
@@ -237,7 +221,7 @@ assert ("opentelemetry.trace" in sys.modules) == ("loaded" in sys.argv)
 
 
 @pytest.mark.parametrize("command", [["-c", CODE, "absent"], ["-c", CODE, "loaded"]])
-def test_nothing_is_imported_without_a_provider(command: list[str]) -> None:
+def test_nothing_is_imported_without_a_provider(command):
     """In processes of their own: a process can have one provider."""
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

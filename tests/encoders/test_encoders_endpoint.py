@@ -1,14 +1,11 @@
 """Endpoints that speak OpenAI's embeddings API, on a real HTTP server of these tests' own."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from endpoint import KEY, WORDS, Endpoint, good
+from helpers.endpoint import KEY, WORDS, Endpoint, good
 
 from surprise_rerank import OpenAIEncoder
 from surprise_rerank.errors import DataError, ModelError
@@ -24,7 +21,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     started.server.server_close()
 
 
-def test_vectors_come_in_the_order_of_the_texts_whatever_the_answers(endpoint: Endpoint):
+def test_vectors_come_in_the_order_of_the_texts_whatever_the_answers(endpoint):
     texts = ["red fish", "blue bird", "green"]
     own = endpoint.encoder(batch=2)
     np.testing.assert_allclose(own.encode(texts).dense, WORDS.encode(texts).dense, atol=1e-6)
@@ -34,7 +31,7 @@ def test_vectors_come_in_the_order_of_the_texts_whatever_the_answers(endpoint: E
     own.close()
 
 
-def test_prompts_and_dimensions_are_sent(endpoint: Endpoint):
+def test_prompts_and_dimensions_are_sent(endpoint):
     own = endpoint.encoder(prompts={"query": "query: ", "document": "passage: "}, dimensions=16)
     own.encode(["a"], "query")
     own.encode(["a"])
@@ -43,7 +40,7 @@ def test_prompts_and_dimensions_are_sent(endpoint: Endpoint):
     assert {body["dimensions"] for body in bodies} == {16}
 
 
-def test_what_may_pass_is_tried_again_after_the_pause_that_the_server_asks_for(endpoint: Endpoint):
+def test_what_may_pass_is_tried_again_after_the_pause_that_the_server_asks_for(endpoint):
     endpoint.answers = [(408, b"busy", {}), (502, b"busy", {}), (429, b"busy", {"Retry-After": "1"})]
     start = time.monotonic()
     assert endpoint.encoder().encode(["a"]).dense.shape == (1, 16)
@@ -51,7 +48,7 @@ def test_what_may_pass_is_tried_again_after_the_pause_that_the_server_asks_for(e
     assert len(endpoint.requests) == 4
 
 
-def test_what_keeps_failing_is_an_error_with_the_servers_message(endpoint: Endpoint):
+def test_what_keeps_failing_is_an_error_with_the_servers_message(endpoint):
     endpoint.answers = [(500, {"error": {"message": f"overloaded for {KEY}"}}, {})] * 9
     with pytest.raises(ModelError, match=r"tried 3 times: .*answered 500: overloaded for \*\*\*"):
         endpoint.encoder(attempts=3).encode(["a"])
@@ -67,9 +64,7 @@ def test_what_keeps_failing_is_an_error_with_the_servers_message(endpoint: Endpo
         (418, "check the url"),
     ],
 )
-def test_a_refusal_is_an_error_at_once_without_keys_and_passwords(
-    endpoint: Endpoint, status: int, message: str
-):
+def test_a_refusal_is_an_error_at_once_without_keys_and_passwords(endpoint, status, message):
     endpoint.answers = [(status, {"error": {"message": f"Incorrect API key: {KEY}"}}, {})] * 9
     endpoint.url = endpoint.url.replace("http://", "http://user:hidden@") + "?token=hidden"
     own = endpoint.encoder()
@@ -96,9 +91,7 @@ def test_a_refusal_is_an_error_at_once_without_keys_and_passwords(
         ),
     ],
 )
-def test_wrong_answers_are_errors_at_once(
-    endpoint: Endpoint, answer: Callable[[list[str]], Any], kind: type[Exception], message: str
-):
+def test_wrong_answers_are_errors_at_once(endpoint, answer, kind, message):
     endpoint.answers = [answer]
     with pytest.raises(kind, match=message):
         endpoint.encoder().encode(["a", "b"])
@@ -106,6 +99,6 @@ def test_wrong_answers_are_errors_at_once(
 
 
 @pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://x/v1", "", "http://"])
-def test_a_url_that_is_none_is_refused(url: str):
+def test_a_url_that_is_none_is_refused(url):
     with pytest.raises(ModelError, match="no url of an endpoint"):
         OpenAIEncoder("toy", url)

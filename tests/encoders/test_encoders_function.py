@@ -1,13 +1,11 @@
 """A function from texts to vectors as an encoder: batches, attempts, and answers that are wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.errors import DataError, ModelError
@@ -55,7 +53,7 @@ def test_vectors_are_those_of_the_function_at_length_one():
     "form",
     [lambda v: v.tolist(), list, iter, torch.from_numpy, lambda v: [row.astype(np.float16) for row in v]],
 )
-def test_answers_come_in_any_form(form: Any):
+def test_answers_come_in_any_form(form):
     texts = ["red fish", "blue"]
     found = encoder(lambda batch: form(WORDS.encode(batch).dense)).encode(texts)
     np.testing.assert_allclose(found.dense, WORDS.encode(texts).dense, atol=1e-3)
@@ -73,7 +71,7 @@ def test_a_function_that_always_fails_is_an_error_with_its_cause():
 
 
 @pytest.mark.parametrize("fault", [TypeError("unexpected keyword"), NameError("np"), NotImplementedError()])
-def test_faults_of_the_program_are_not_tried_again(fault: Exception):
+def test_faults_of_the_program_are_not_tried_again(fault):
     api = Api(*[fault] * 5)
     with pytest.raises(ModelError, match=f"failed for text 0: {type(fault).__name__}"):
         encoder(api).encode(["a"])
@@ -92,7 +90,6 @@ RETURNED = "what the embedding function 'words' returned"
             lambda texts: [[1.0] * 16, [np.nan] * 16, [1.0] * 16],
             f"{RETURNED} for texts 4 to 6 must be finite",
         ),
-        (lambda texts: [[1.0] * 16, [1.0] * 16, [1e300] * 16], f"{RETURNED} for texts 4 to 6 must be finite"),
         (lambda texts: [[1.0] * 3] * 3, rf"{RETURNED} for texts 4 to 6 must be of shape \(n,"),
         (lambda texts: [[1.0] * 16, [1.0] * 3, [1.0] * 16], "must be numbers of shape"),
         (lambda texts: [[1.0] * 16, None, ["a"] * 16], "must be numbers of shape"),
@@ -103,7 +100,7 @@ RETURNED = "what the embedding function 'words' returned"
         (lambda texts: None, rf"{RETURNED} must be an array of shape \(n, d\), got"),
     ],
 )
-def test_a_wrong_answer_is_an_error_at_once_that_names_texts_and_function(answer: Any, message: str):
+def test_a_wrong_answer_is_an_error_at_once_that_names_texts_and_function(answer, message):
     api = Api(None, answer)
     with pytest.raises((DataError, ModelError), match=message) as error:
         encoder(api, batch=4).encode(["a", "b", "c", "d", "one", "two", "three"])
@@ -126,20 +123,6 @@ def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
     }
     assert len(prints) == 4
     assert encoder(Api()).fingerprint == encoder(lambda texts: WORDS.encode(texts).dense).fingerprint
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"name": " "}, "name must be a string that is not empty"),
-        ({"batch": 0}, "batch must be a whole number of at least 1, got 0"),
-        ({"dimension": -1}, "dimension must be a whole number of at least 1, got -1"),
-        ({"query_embed": "text"}, "query_embed must be a function, got 'text'"),
-    ],
-)
-def test_wrong_settings_are_refused(options: dict[str, Any], message: str):
-    with pytest.raises(DataError, match=message):
-        encoder(Api(), **options)
 
 
 def test_a_question_that_is_kept_is_not_sent_again():

@@ -1,12 +1,10 @@
 """Multi-vector models: both sides as the model wants them, and its own MaxSim from our kernels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_colbert import DIMENSION, native, pylate, stanford
+from helpers.tiny_models import DIMENSION, native, pylate, stanford
 
 from surprise_rerank import load_encoder
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
@@ -49,7 +47,7 @@ def texts(count: int, longest: int, seed: int) -> list[str]:
     return [" ".join(rng.choice(words, rng.integers(0, longest))) for _ in range(count)]
 
 
-def test_tokens_are_what_the_model_compares(encoder: MultiVectorEncoder):
+def test_tokens_are_what_the_model_compares(encoder):
     questions, documents = texts(5, 8, 0), texts(9, 14, 1)
     for found, own in (
         (encoder.encode(questions, "query"), encoder.model.encode_query(questions, convert_to_numpy=True)),
@@ -63,7 +61,7 @@ def test_tokens_are_what_the_model_compares(encoder: MultiVectorEncoder):
             np.testing.assert_allclose(found.dense[i], mean / np.linalg.norm(mean), atol=1e-5)
 
 
-def test_inclusion_over_the_questions_universe_is_the_models_own_maxsim(encoder: MultiVectorEncoder):
+def test_inclusion_over_the_questions_universe_is_the_models_own_maxsim(encoder):
     questions, documents = texts(10, 9, 2), texts(10, 14, 3)
     asked, found = (
         encoder.encode(questions, "query").require_tokens(),
@@ -84,7 +82,7 @@ def test_inclusion_over_the_questions_universe_is_the_models_own_maxsim(encoder:
     assert largest < 1e-5
 
 
-def test_markers_expansion_and_what_is_skipped_are_seen_in_the_words(encoders: dict[str, MultiVectorEncoder]):
+def test_markers_expansion_and_what_is_skipped_are_seen_in_the_words(encoders):
     for name in ("pylate", "stanford"):
         assert encoders[name].words(["red . fishs"]) == [
             ["[CLS]", "[unused1]", "red", "fish", "##s", "[SEP]"]

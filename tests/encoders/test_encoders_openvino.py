@@ -1,7 +1,5 @@
 """Models computed by OpenVINO, in three precisions, and what becomes of their files."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -12,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import exit_code
+from helpers.programs import exit_code
+from helpers.tiny_models import tiny_bert
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-from tiny_bert import tiny_bert
 
 from surprise_rerank import load_encoder
 from surprise_rerank.core.computing import processor_has
@@ -69,7 +67,7 @@ def _openvino() -> Iterator[None]:
     """The real one, which `conftest.py` hides."""
     sys.modules.pop("openvino", None)
     yield
-    sys.modules["openvino"] = None  # type: ignore[assignment]
+    sys.modules["openvino"] = None
 
 
 @pytest.fixture
@@ -97,9 +95,7 @@ def load(
         ("prompted", "document", 24),
     ],
 )
-def test_openvino_gives_torchs_vectors_in_batches_of_any_size(
-    load: Callable[..., Encoder], name: str, kind: str, budget: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_openvino_gives_torchs_vectors_in_batches_of_any_size(load, name, kind, budget, monkeypatch):
     monkeypatch.setattr(OpenVinoEncoder, "batch_tokens", budget)
     ours, theirs = load(name), load(name, trainable=True)
     assert isinstance(ours, OpenVinoEncoder)
@@ -118,7 +114,7 @@ def test_openvino_gives_torchs_vectors_in_batches_of_any_size(
 
 
 @VNNI
-def test_int8_is_calibrated_on_texts(load: Callable[..., Encoder], tmp_path: Path):
+def test_int8_is_calibrated_on_texts(load, tmp_path):
     for none in (None, []):
         with pytest.raises(ModelError, match="on texts: give some of those that will be encoded"):
             load(precision="int8", cache=tmp_path, calibration=none)
@@ -133,7 +129,7 @@ def test_int8_is_calibrated_on_texts(load: Callable[..., Encoder], tmp_path: Pat
 
 @BFLOAT16
 @pytest.mark.parametrize("trainable", [True, False])
-def test_bfloat16_rounds(load: Callable[..., Encoder], trainable: bool):
+def test_bfloat16_rounds(load, trainable):
     made = load(precision="bfloat16", trainable=trainable)
     assert made.precision == "bfloat16"
     cosines = np.einsum("nd,nd->n", made.encode(TEXTS).dense, load().encode(TEXTS).dense)
@@ -153,14 +149,12 @@ def test_bfloat16_rounds(load: Callable[..., Encoder], trainable: bool):
         ({"precision": "int8", "device": "cuda"}, "computed by torch, in float32 or bfloat16|cannot load"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(load: Callable[..., Encoder], options: dict, message: str):
+def test_what_cannot_be_computed_is_refused(load, options, message):
     with pytest.raises((ModelError, DataError), match=message):
         load(**options)
 
 
-def test_without_the_extra_torch_computes_float32_and_int8_names_it(
-    load: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_without_the_extra_torch_computes_float32_and_int8_names_it(load, monkeypatch, tmp_path):
     monkeypatch.setattr(loading, "is_installed", lambda name: name != "openvino")
     monkeypatch.setattr(loading, "processor_has", lambda *names: True)
     monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda name: name != "openvino")
@@ -169,12 +163,7 @@ def test_without_the_extra_torch_computes_float32_and_int8_names_it(
         load(precision="int8", calibration=["oil"], cache=tmp_path)
 
 
-def test_a_model_that_cannot_be_exported_stays_with_torch_and_says_so(
-    load: Callable[..., Encoder],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-):
+def test_a_model_that_cannot_be_exported_stays_with_torch_and_says_so(load, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(openvino, "_LEAST_COSINE", 1.5)
     assert isinstance(load(cache=tmp_path), SentenceTransformerEncoder)
     assert "torch computes" in caplog.text
@@ -189,50 +178,46 @@ def test_a_model_that_cannot_be_exported_stays_with_torch_and_says_so(
 # The files
 
 
-def test_a_model_is_exported_once_and_then_torch_is_not_imported(models: dict[str, Path], tmp_path: Path):
-    program = (
-        "import sys; from surprise_rerank.encoders.loading import load_encoder\n"
-        f"e = load_encoder({str(models['plain'])!r})\n"
-        "print(e.encode(['oil the chain']).dense.sum(), 'torch' in sys.modules)"
-    )
-
-    def run() -> list[str]:
-        environment = os.environ | {"SURPRISE_RERANK_CACHE": str(tmp_path)}
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
-        )
-        return done.stdout.split()
-
-    first = run()
-    (graph,) = tmp_path.glob("encoders/*/float32/graph.xml")
-    made = graph.stat().st_mtime_ns
-    second = run()
-    assert (first, second) == ([first[0], "True"], [first[0], "False"])
-    assert graph.stat().st_mtime_ns == made
-
-
-def test_a_damaged_file_is_noticed_and_the_model_exported_again(
-    load: Callable[..., Encoder], tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+@pytest.fixture
+def exported(load: Callable[..., Encoder], tmp_path: Path) -> Path:
+    """The folder of the plain model's graph in a cache of the test's own."""
     shared = load().folder
     folder = tmp_path / "encoders" / shared.parent.name / shared.name
+    shutil.copytree(shared, folder)
+    return folder
+
+
+def test_of_an_exported_model_torch_is_not_imported(models, exported, tmp_path):
+    program = (
+        "import sys; from surprise_rerank.encoders.loading import load_encoder\n"
+        f"load_encoder({str(models['plain'])!r}).encode(['oil the chain']); print('torch' in sys.modules)"
+    )
+    environment, before = os.environ | {"SURPRISE_RERANK_CACHE": str(tmp_path)}, contents(exported)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout == "False\n"
+    assert contents(exported) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_damaged_file_is_noticed_and_the_model_exported_again(load, exported, tmp_path, caplog):
+    files = contents(exported)
     for name in ("graph.xml", "graph.bin", "encoder.json"):
-        shutil.copytree(shared, folder, dirs_exist_ok=True)
-        raw = (folder / name).read_bytes()
-        (folder / name).write_bytes(raw[: len(raw) // 2])
-        with pytest.raises(StoreError, match=r"the exported model .* is damaged"):
-            OpenVinoEncoder(folder, "tiny", "float32")
-        shutil.copytree(shared, folder, dirs_exist_ok=True)
-        (folder / name).unlink()
-        with pytest.raises(StoreError, match=r"the exported model .* is damaged"):
-            OpenVinoEncoder(folder, "tiny", "float32")
+        for damaged in (files[name][: len(files[name]) // 2], None):
+            (exported / name).unlink() if damaged is None else (exported / name).write_bytes(damaged)
+            with pytest.raises(StoreError, match=r"the exported model .* is damaged"):
+                OpenVinoEncoder(exported, "tiny", "float32")
+        (exported / name).write_bytes(files[name])
+    (exported / "encoder.json").unlink()
     assert np.isfinite(load(cache=tmp_path).encode(TEXTS).dense).all()
     assert "it is exported again" in caplog.text
 
 
-def test_an_interrupted_export_leaves_nothing(
-    load: Callable[..., Encoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interrupted_export_leaves_nothing(load, tmp_path, monkeypatch):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -247,12 +232,9 @@ def test_an_interrupted_export_leaves_nothing(
 
 @VNNI
 def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_before(
-    models: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    models, exported, tmp_path, monkeypatch, capfd
 ):
-    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path))
     where = ("--index", tmp_path / "index", "--json")
     (tmp_path / "a.txt").write_text("oil the chain")
     (tmp_path / "b.txt").write_text("tyres take bar")
@@ -266,7 +248,7 @@ def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_befor
     assert command("status")["manifest"]["precision"] == "int8"
     (tmp_path / "c.txt").write_text("brakes")
     assert command("index", tmp_path / "c.txt")["added"] == 1
-    assert len(list(tmp_path.glob("cache/encoders/*/int8-*"))) == 1
+    assert len(list(exported.parent.glob("int8-*"))) == 1
     assert command("search", "oil the chain", "--system", "cosine")["hits"]
     wrong = ("index", tmp_path / "a.txt", "--set", "precision=float32", *where)
     (tmp_path / "a.txt").write_text("oil the chain and the brakes")
@@ -275,9 +257,7 @@ def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_befor
 
 
 @BFLOAT16
-def test_who_searches_rounds_questions_and_no_documents(
-    load: Callable[..., Encoder], models: dict[str, Path]
-) -> None:
+def test_who_searches_rounds_questions_and_no_documents(load, models):
     exact, asking = load("plain"), loading.load_question_encoder(str(models["plain"]))
     assert asking.precision == exact.precision == "float32"
     for kind, same in (("document", True), ("query", False)):

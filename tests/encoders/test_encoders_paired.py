@@ -1,11 +1,8 @@
 """Dense vectors of one model, tokens of another."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from conftest import Opener
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, PairedEncoder
 from surprise_rerank.documents import Document
@@ -44,11 +41,11 @@ def test_each_part_comes_from_its_encoder():
     ("dense", "tokens", "expected"),
     [(None, None, None), (None, 8, 8), (20, None, 20), (20, 8, 8), (8, 20, 8)],
 )
-def test_the_window_is_the_smaller_one(dense: int | None, tokens: int | None, expected: int | None):
+def test_the_window_is_the_smaller_one(dense, tokens, expected):
     assert PairedEncoder(api(window=dense), WordEncoder(window=tokens)).window == expected
 
 
-def test_an_index_of_two_models(open_index: Opener):
+def test_an_index_of_two_models(open_index):
     with open_index(api(), token_encoder=WordEncoder(12)) as index:
         index.sync(DOCUMENTS)
         assert (index.manifest.dimension, index.manifest.token_dimension) == (40, 12)
@@ -60,7 +57,7 @@ def test_an_index_of_two_models(open_index: Opener):
         open_index(api())
 
 
-def test_mixtures_that_make_no_sense_are_errors(open_index: Opener):
+def test_mixtures_that_make_no_sense_are_errors(open_index):
     with pytest.raises(DataError, match="token vectors of the encoder 'api' must be there, got None"):
         PairedEncoder(WordEncoder(), api())
     pair = PairedEncoder(api(), WordEncoder())

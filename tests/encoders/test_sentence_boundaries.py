@@ -1,8 +1,6 @@
 # ruff: noqa: RUF001 - the texts are in the scripts that the rule is for
 """Where texts may be parted: sentences by a small rule, characters as readers see them."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -38,12 +36,12 @@ def sentences(text: str) -> list[str]:
         ["word " * 20],
     ],
 )
-def test_sentences_begin_where_a_reader_would_say(parts: list[str]):
+def test_sentences_begin_where_a_reader_would_say(parts):
     assert sentences("".join(parts)) == parts
 
 
 @given(st.text(st.sampled_from("aB .!?…\n\r\u2028。」)\"'1 \u3000\ud800"), max_size=60))
-def test_borders_ascend_lie_within_and_follow_white_space_or_a_stop(text: str):
+def test_borders_ascend_lie_within_and_follow_white_space_or_a_stop(text):
     starts = sentence_starts(text)
     assert starts == sorted(set(starts))
     assert all(0 < start < len(text) for start in starts)
@@ -73,7 +71,7 @@ CHARACTERS = [
 
 
 @pytest.mark.parametrize("character", CHARACTERS)
-def test_a_character_of_several_code_points_is_one(character: str):
+def test_a_character_of_several_code_points_is_one(character):
     text = f"a{character}{character}b"
     size = len(character)
     borders = [i for i in range(1, len(text)) if not within_character(text, i)]

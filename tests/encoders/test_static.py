@@ -1,7 +1,5 @@
 """Static word vectors as an encoder: tokens are the words' vectors, unknown words follow the policy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -19,14 +17,14 @@ def vectors() -> WordVectors:
 # Tokens and dense vectors
 
 
-def test_tokens_are_the_vectors_with_their_lengths(vectors: WordVectors):
+def test_tokens_are_the_vectors_with_their_lengths(vectors):
     encoded = StaticEncoder(vectors).encode(["The wing lifts the wing.", "lifts"])
     assert encoded.tokens.lengths.tolist() == [5, 1]
     np.testing.assert_allclose(encoded.tokens[0], VECTORS[[0, 1, 2, 0, 1]], atol=1e-6)
     np.testing.assert_allclose(encoded.tokens.norms, [1, 2, 4, 1, 2, 4], atol=1e-6)
 
 
-def test_unknown_words_are_left_out(vectors: WordVectors):
+def test_unknown_words_are_left_out(vectors):
     encoded = StaticEncoder(vectors).encode(["a wing stalls", "", "quite unknown"])
     assert encoded.tokens.lengths.tolist() == [1, 0, 0]
     np.testing.assert_allclose(encoded.tokens[0], VECTORS[[1]], atol=1e-6)
@@ -56,5 +54,5 @@ def test_unknown_words_are_left_out(vectors: WordVectors):
         ("😀 \u2764\ufe0f \ud800 ... --", []),
     ],
 )
-def test_the_tokenizer_gives_words_and_numbers(text: str, words: list[str]):
+def test_the_tokenizer_gives_words_and_numbers(text, words):
     assert default_tokenize(text) == words

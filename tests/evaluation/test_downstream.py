@@ -1,7 +1,5 @@
 """SentEval's downstream tasks: files, the classifier, the protocols, and the command."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
@@ -11,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from files import write_lines, write_vectors
+from helpers.files import write_lines, write_vectors
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError, SurpriseRerankError
@@ -92,7 +90,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Reading
 
 
-def test_every_task_is_read(data: Path) -> None:
+def test_every_task_is_read(data):
     for name in TASKS:
         task = read_task(name, data)
         assert task.name == name
@@ -101,7 +99,7 @@ def test_every_task_is_read(data: Path) -> None:
             assert len(part.others) == (len(part.texts) if name in ("MRPC", "SICK-E") else 0)
 
 
-def test_texts_keep_their_words_and_an_empty_one_is_a_point(tmp_path: Path) -> None:
+def test_texts_keep_their_words_and_an_empty_one_is_a_point(tmp_path):
     lines = ("  naïve \t film . ", "", "A\u0085b")
     write_lines(tmp_path / "MR" / "rt-polarity.neg", *lines, encoding="latin-1")
     write_lines(tmp_path / "MR" / "rt-polarity.pos", "a film")
@@ -128,9 +126,7 @@ def test_texts_keep_their_words_and_an_empty_one_is_a_point(tmp_path: Path) -> N
         ("SICK-E", "SICK/SICK_trial.txt", "1\ta\tb\t3\tMAYBE", "line 3: unknown label 'MAYBE'"),
     ],
 )
-def test_a_malformed_line_is_told_with_file_and_number(
-    data: Path, tmp_path: Path, name: str, file: str, line: str, message: str
-) -> None:
+def test_a_malformed_line_is_told_with_file_and_number(data, tmp_path, name, file, line, message):
     source = data / ("sts" if name == "SICK-E" else "downstream") / Path(file).parts[0]
     for path in filter(Path.is_file, source.rglob("*")):
         lines, place = path.read_text().splitlines(), path.relative_to(source.parent)
@@ -140,7 +136,7 @@ def test_a_malformed_line_is_told_with_file_and_number(
     assert re.search(rf"{re.escape(file)}, {message}", str(error.value))
 
 
-def test_what_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
+def test_what_is_not_there_is_told(data, tmp_path):
     write_lines(tmp_path / "MPQA" / "mpqa.neg")
     for name, place, message in (
         ("IMDB", data, "task='IMDB' is not known; there are: SCICITE, MR"),
@@ -153,7 +149,7 @@ def test_what_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.shared
-def test_the_published_files_are_read_whole(shared_data: Path) -> None:
+def test_the_published_files_are_read_whole(shared_data):
     parts = {name: read_task(name, shared_data).parts.values() for name in TASKS}
     sizes = {name: [len(part.labels) for part in of_task] for name, of_task in parts.items()}
     assert sizes == {
@@ -174,9 +170,7 @@ def test_the_published_files_are_read_whole(shared_data: Path) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 20), st.integers(2, 5), st.lists(st.floats(0, 0.1), min_size=1))
-def test_steps_are_those_of_torch_with_every_l2_by_itself(
-    seed: int, n: int, classes: int, decays: list[float]
-) -> None:
+def test_steps_are_those_of_torch_with_every_l2_by_itself(seed, n, classes, decays):
     rng = np.random.default_rng(seed)
     # Small, because the steps divide by gradients: where a class is certain, these are nothing but rounding.
     start = rng.normal(size=(6, classes, 1), scale=0.3).astype(np.float32)
@@ -207,7 +201,7 @@ def a_task(parts: Sequence[str], classes: int = 2, n: int = 200, *, pairs: bool 
         words = tuple(f"{name} c{label} n{i}" for i, label in enumerate(labels))
         return Part(words, tuple(reversed(words)) if pairs else (), labels)
 
-    return DownstreamTask("T", tuple(f"c{i}" for i in range(classes)), {name: part(name) for name in parts})  # type: ignore[misc]
+    return DownstreamTask("T", tuple(f"c{i}" for i in range(classes)), {name: part(name) for name in parts})
 
 
 def word_vectors(wanted: Sequence[str]) -> np.ndarray:
@@ -216,14 +210,14 @@ def word_vectors(wanted: Sequence[str]) -> np.ndarray:
 
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("parts", [("all",), ("train", "test"), ("train", "dev", "test")])
-def test_every_protocol_finds_what_a_word_gives_away(parts: Sequence[str], pairs: bool) -> None:
+def test_every_protocol_finds_what_a_word_gives_away(parts, pairs):
     runs = list(classify(a_task(parts, pairs=pairs), word_vectors))
     assert pairs or np.mean([run["accuracy"] for run in runs]) > 90
     assert len(runs) == 5
     assert all((run["F1"] is None) != pairs for run in runs)
 
 
-def test_a_class_of_few_examples_is_refused() -> None:
+def test_a_class_of_few_examples_is_refused():
     with pytest.raises(DataError, match="examples of T's class 'c0' must be at least 10, got 6"):
         list(classify(a_task(("all",), classes=10, n=60), word_vectors))
 
@@ -232,11 +226,11 @@ def test_a_class_of_few_examples_is_refused() -> None:
 
 
 def downstream(models: list[str], data: Path, *tasks: str, **more: object) -> Report:
-    settings = DownstreamSettings(models=tuple(models), data=data, tasks=tasks, **more)  # type: ignore[arg-type]
+    settings = DownstreamSettings(models=tuple(models), data=data, tasks=tasks, **more)
     return DownstreamStudy(settings, Terminal(quiet=True)).report()
 
 
-def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, tmp_path: Path) -> None:
+def test_a_report_has_a_row_for_each_model_and_task(data, vectors, tmp_path):
     file = tmp_path / "downstream.json"
     arguments = ["--data", str(data), "--model", str(vectors), "--set", "post_process=yes"]
     result = CliRunner().invoke(command, [*arguments, "--tasks", "MR, SST5, MRPC", "--report", str(file)])
@@ -255,7 +249,7 @@ def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, t
     assert details["small.txt", "MRPC"]["F1"] > 60
 
 
-def test_every_text_is_encoded_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_text_is_encoded_once(data, monkeypatch):
     encoder = WordEncoder()
     monkeypatch.setattr(
         sentence_models, "load_sentence_model", lambda name, pooling: SentenceModel(name, encoder)
@@ -265,13 +259,13 @@ def test_every_text_is_encoded_once(data: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.shared
-def test_a_published_accuracy_is_reached(shared_data: Path) -> None:
+def test_a_published_accuracy_is_reached(shared_data):
     toy = shared_data / "evalrank" / "toy_emb.txt"
     accuracy = downstream([str(toy)], shared_data, "SICK-E").table("downstream").cell("toy_emb.txt", "SICK-E")
     assert accuracy == pytest.approx(70.0, abs=3)
 
 
-def test_a_step_of_relatedness_is_that_of_torch() -> None:
+def test_a_step_of_relatedness_is_that_of_torch():
     rng = np.random.default_rng(0)
     weights, features = rng.normal(size=(7, 5)).astype(np.float32), rng.normal(size=(9, 7)).astype(np.float32)
     targets = shares_of_grades(rng.uniform(0, 5, 9)).astype(np.float32)
@@ -286,7 +280,7 @@ def test_a_step_of_relatedness_is_that_of_torch() -> None:
         np.testing.assert_allclose(weights, theirs.detach().numpy(), atol=1e-6)
 
 
-def test_relatedness_is_learnt_from_judged_pairs(tmp_path: Path) -> None:
+def test_relatedness_is_learnt_from_judged_pairs(tmp_path):
     """A judgement that is a sum of squares in the vectors is found again by the regression of |u - v|."""
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(40)]

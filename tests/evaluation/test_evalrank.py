@@ -1,21 +1,18 @@
 """EvalRank: ranks by their definition, measures, files, reports, commands, and the published figures."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from files import write_lines, write_vectors
+from helpers.files import write_lines, write_vectors
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, unit_rows
@@ -94,9 +91,7 @@ def some_items(n: int, d: int, seed: int) -> tuple[Items, np.ndarray]:
     st.integers(0, 10_000),
     st.sampled_from([1, 7, 64, 100_000]),
 )
-def test_the_fast_form_gives_the_ranks_of_the_definition(
-    name: str, as_published: bool, n: int, d: int, seed: int, block: int
-) -> None:
+def test_the_fast_form_gives_the_ranks_of_the_definition(name, as_published, n, d, seed, block):
     items, item_of = some_items(n, d, seed)
     measure = dense_measure(name, items, as_published=as_published)
     pairs = item_of[np.random.default_rng(seed).integers(0, n, size=(15, 2))]
@@ -104,7 +99,7 @@ def test_the_fast_form_gives_the_ranks_of_the_definition(
     assert ranks(measure, pairs, items.counts, block=block).tolist() == expected
 
 
-def test_a_rank_counts_what_is_more_similar_and_the_first_item_for_nothing() -> None:
+def test_a_rank_counts_what_is_more_similar_and_the_first_item_for_nothing():
     #    a, then at 10, 20, 30 and 90 degrees
     angles = np.radians([0, 10, 20, 30, 90])
     items, item_of = items_of(np.stack([np.cos(angles), np.sin(angles)], axis=1))
@@ -115,7 +110,7 @@ def test_a_rank_counts_what_is_more_similar_and_the_first_item_for_nothing() -> 
     assert [hits(places, k) for k in (1, 2, 3, 4)] == [0.5, 0.75, 0.75, 1.0]
 
 
-def test_sums_of_the_same_words_in_another_order_share_the_middle_rank() -> None:
+def test_sums_of_the_same_words_in_another_order_share_the_middle_rank():
     rng = np.random.default_rng(2)
     words = rng.normal(size=(9, 30)).astype(np.float32)
     same = [words[rng.permutation(9)].mean(axis=0) for _ in range(30)]
@@ -127,7 +122,7 @@ def test_sums_of_the_same_words_in_another_order_share_the_middle_rank() -> None
         assert set(places.tolist()) == {14.5}, name  # of thirty, the first item among them
 
 
-def test_a_model_that_knows_nothing_has_the_rank_of_chance() -> None:
+def test_a_model_that_knows_nothing_has_the_rank_of_chance():
     # Three known words and a hundred without a vector, which share the mean.
     vectors = np.zeros((103, 2), np.float32)
     vectors[:3] = [[1, 0], [0, 1], [-1, -1]]
@@ -140,7 +135,7 @@ def test_a_model_that_knows_nothing_has_the_rank_of_chance() -> None:
     assert published.max() == 1
 
 
-def test_items_beside_the_background_do_not_count() -> None:
+def test_items_beside_the_background_do_not_count():
     vectors = np.random.default_rng(3).normal(size=(12, 4)).astype(np.float32)
     items, _ = Items.of(vectors, unit_rows(vectors), 8)
     few, _ = Items.of(vectors[:8], unit_rows(vectors[:8]), 8)
@@ -152,7 +147,7 @@ def test_items_beside_the_background_do_not_count() -> None:
     assert items.background.tolist() == list(range(8))
 
 
-def test_as_published_the_second_item_of_some_pairs_counts_against_itself() -> None:
+def test_as_published_the_second_item_of_some_pairs_counts_against_itself():
     rng = np.random.default_rng(4)
     vectors = rng.normal(size=(500, 50)).astype(np.float32)
     vectors[1::2] = vectors[::2] + 0.1 * rng.normal(size=(250, 50))  # nearest to the one before
@@ -166,7 +161,7 @@ def test_as_published_the_second_item_of_some_pairs_counts_against_itself() -> N
         assert places.max() == 2
 
 
-def test_csls_takes_the_mean_cosine_of_the_nearest_off_both_sides() -> None:
+def test_csls_takes_the_mean_cosine_of_the_nearest_off_both_sides():
     items, item_of = items_of(np.random.default_rng(5).normal(size=(30, 6)))
     cosines = items.unit.astype(float) @ items.unit.T.astype(float)
     np.fill_diagonal(cosines, -np.inf)
@@ -180,7 +175,7 @@ def test_csls_takes_the_mean_cosine_of_the_nearest_off_both_sides() -> None:
     assert item_of[7] == 7
 
 
-def test_surprise_takes_the_background_as_ensemble_and_the_candidate_as_anchor() -> None:
+def test_surprise_takes_the_background_as_ensemble_and_the_candidate_as_anchor():
     vectors = np.random.default_rng(6).normal(size=(40, 5)).astype(np.float32)
     vectors[30:] = vectors[0]  # what stands in the background often counts as often
     items, item_of = items_of(vectors)
@@ -195,7 +190,7 @@ def test_surprise_takes_the_background_as_ensemble_and_the_candidate_as_anchor()
 
 
 @pytest.mark.parametrize("name", ["dynamax", "dynamax-jaccard-raw", "max-jaccard", "idf-cosine"])
-def test_similarities_of_tokens_rank_as_defined(name: str) -> None:
+def test_similarities_of_tokens_rank_as_defined(name):
     encoder = WordEncoder()
     rng = np.random.default_rng(8)
     sentences = [" ".join(rng.choice(list("abcdefghijkl"), size=int(rng.integers(1, 6)))) for _ in range(25)]
@@ -241,7 +236,7 @@ def static(name: str = "static.txt", words: tuple[str, ...] = WORDS, seed: int =
 # Files
 
 
-def test_files_are_read_with_every_item_of_a_background_once(tmp_path: Path) -> None:
+def test_files_are_read_with_every_item_of_a_background_once(tmp_path):
     folder = data(tmp_path)
     pairs = ("cat", "dog", "Bird", "fish")
     task = read_word_ranking(folder / "evalrank")
@@ -268,9 +263,7 @@ def test_files_are_read_with_every_item_of_a_background_once(tmp_path: Path) -> 
         (read_word_similarity, "word_similarity/EN-YP-130.txt", "a b many", r", line 2: .*their similarity"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_line(
-    tmp_path: Path, read: Callable[[Path], object], file: str, line: str, message: str
-) -> None:
+def test_what_is_wrong_is_told_with_file_and_line(tmp_path, read, file, line, message):
     path = data(tmp_path) / "evalrank" / file
     first, *_ = path.read_text().splitlines()
     write_lines(path, first, line, first)
@@ -285,9 +278,8 @@ def processed_words(model: SentenceModel, words: Sequence[str], variant: str = "
     return Vocabulary.of(model, words, QUIET).processed(variant)
 
 
-def test_words_are_centred_over_the_vocabulary_and_unknown_ones_have_the_mean() -> None:
+def test_words_are_centred_over_the_vocabulary_and_unknown_ones_have_the_mean():
     model = static()
-    assert model.word_vectors is not None
     raw = np.asarray(model.word_vectors.vectors, float)
     centred = raw - raw.mean(axis=0)
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
@@ -324,11 +316,11 @@ def words_report(**more: object) -> Report:
     task = task_of(("cat", "dog"), ("bird", "fish"), ("zzz", "xxx"), more=WORDS)
     tiny = WordSimilaritySet("tiny", (("cat", "dog"), ("cat", "tree"), ("a", "b")), np.array([3.0, 1, 2]))
     models = [static("one.txt"), static("two.txt", seed=1)]
-    study = WordStudy(RankSettings(**more), QUIET, replace(task, judged=(tiny,)))  # type: ignore[arg-type]
+    study = WordStudy(RankSettings(**more), QUIET, replace(task, judged=(tiny,)))
     return study.report(models)
 
 
-def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
+def test_the_report_of_words_has_a_row_for_every_model_and_measure():
     report = words_report(similarities=("cosine", "csls"), post_process=True)
     table = report.table("evalrank-words")
     names = ["one.txt", "one.txt+pp", "two.txt", "two.txt+pp"]
@@ -348,7 +340,7 @@ def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
     json.dumps(report.facts)
 
 
-def test_word_similarity_is_the_correlation_of_cosines_of_processed_vectors() -> None:
+def test_word_similarity_is_the_correlation_of_cosines_of_processed_vectors():
     table = words_report(similarities=("cosine", "l2")).table("word-similarity")
     processed = processed_words(static("one.txt"), ["cat", "dog", "tree", "a", "b"])
     chosen = np.array([[0, 1], [0, 2], [3, 4]])
@@ -359,7 +351,7 @@ def test_word_similarity_is_the_correlation_of_cosines_of_processed_vectors() ->
         assert table.cell(f"one.txt / {name} / tiny", "Pearson") == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
+def test_the_report_of_sentences_has_vectors_and_tokens():
     pairs = (("cat dog", "dog cat tree"), ("river stone", "stone"), ("nothing known", "rain cloud"))
     task = task_of(*pairs, more=("house", "fish bird cat", "tree"))
     measures = ("cosine", "dynamax-jaccard", "surprise", "idf-cosine", "dynamax-raw")
@@ -389,9 +381,7 @@ def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
         (studies.sentences, "l2,dynamax-jaccard-raw", {"among 6 sentences", "dynamax-jaccard-raw"}),
     ],
 )
-def test_the_commands_show_and_write_tables(
-    tmp_path: Path, command: click.Command, arguments: str, said: set[str]
-) -> None:
+def test_the_commands_show_and_write_tables(tmp_path, command, arguments, said):
     file, model = tmp_path / "report.json", write_vectors(tmp_path / "mine.txt", WORDS, 6)
     place = ("--data", str(data(tmp_path)), "--model", str(model), "--report", str(file))
     result = CliRunner().invoke(command, [*place, "--similarities", *arguments.split()])
@@ -429,7 +419,7 @@ def check(table: Table, expected: dict[str, dict[str, float]], within: float = 0
 
 
 @pytest.mark.shared
-def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
+def test_words_as_published(shared_data, toy):
     similarities = ("cosine", "l2")
     settings = RankSettings(data=shared_data, similarities=similarities, as_published=True, post_process=True)
     report = WordStudy(settings, QUIET).report([toy])
@@ -450,7 +440,7 @@ def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
 
 
 @pytest.mark.shared
-def test_words_without_the_toss_of_coins(shared_data: Path, toy: SentenceModel) -> None:
+def test_words_without_the_toss_of_coins(shared_data, toy):
     task = read_word_ranking(shared_data)
     table = WordStudy(RankSettings(), QUIET, task).report([toy]).table("evalrank-words")
     check(table, {" / cosine": {"MRR": 0.03180, "Hits@1": 0.01179}})
@@ -462,7 +452,7 @@ def test_words_without_the_toss_of_coins(shared_data: Path, toy: SentenceModel) 
 
 
 @pytest.mark.shared
-def test_sentences_as_published(shared_data: Path, toy: SentenceModel) -> None:
+def test_sentences_as_published(shared_data, toy):
     task = read_sentence_ranking(shared_data)
     assert (len(task.pairs), len(task.background)) == (6989, 24_957)
     settings = RankSettings(similarities=("cosine", "l2"), as_published=True)

@@ -1,7 +1,5 @@
 """`rerank-eval` on a server: exact unless it is told otherwise, and what it leaves there."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from files import write_beir, write_vectors
+from helpers.files import write_beir, write_vectors
 from qdrant_client import QdrantClient
 
 from surprise_rerank.eval.cli.rerank_eval.main import command
@@ -37,9 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus in BEIR's layout and word vectors, of which no two documents score the same."""
     place, rng = tmp_path_factory.mktemp("corpus"), np.random.default_rng(5)
     write_vectors(place / "words.txt", WORDS, 24)
-    documents = {f"d{i}": " ".join(rng.choice(WORDS, size=10 + i)) for i in range(80)}
-    questions = {f"q{i}": " ".join(rng.choice(WORDS, size=4)) for i in range(12)}
-    write_beir(place / OWN, documents, questions, [(f"q{i}", f"d{5 * i}", 1) for i in range(12)])
+    documents = {f"d{i}": " ".join(rng.choice(WORDS, size=10 + i)) for i in range(40)}
+    questions = {f"q{i}": " ".join(rng.choice(WORDS, size=4)) for i in range(6)}
+    write_beir(place / OWN, documents, questions, [(f"q{i}", f"d{5 * i}", 1) for i in range(6)])
     return place
 
 
@@ -76,9 +74,7 @@ def run(settings: RetrievalSettings, *more: str, systems: Sequence[str] = ("cosi
     )
 
 
-def test_every_system_has_the_order_that_it_has_embedded(
-    qdrant: Any, settings: RetrievalSettings, client: QdrantClient
-) -> None:
+def test_every_system_has_the_order_that_it_has_embedded(qdrant, settings, client):
     on_server, here = evaluate(settings), evaluate(replace(settings, qdrant_url=None))
     for one, other in zip(on_server.results, here.results, strict=True):
         assert one.values == pytest.approx(other.values), one.name
@@ -94,9 +90,7 @@ def test_every_system_has_the_order_that_it_has_embedded(
     assert all((request.get("params") or {}).get("exact") for request in dense)
 
 
-def test_what_stays_on_the_server_is_named_and_used_again(
-    settings: RetrievalSettings, client: QdrantClient
-) -> None:
+def test_what_stays_on_the_server_is_named_and_used_again(settings, client):
     done = run(settings, "--json")
     (alias,) = aliases(client)
     values = json.loads(done.stdout)

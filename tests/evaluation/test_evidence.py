@@ -1,14 +1,12 @@
 """Judgements of pages and of passages: what counts, what is refused, and the figures that come of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from files import ANIMALS, handbook, write_lines, write_rows, write_vectors
-from words import WordEncoder
+from helpers.files import ANIMALS, handbook, write_lines, write_rows, write_vectors
+from helpers.words import WordEncoder
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.documents import Document, Passage
@@ -32,46 +30,50 @@ def ids(ranking: Ranking, gains: dict[str, int], judged: str = "pages") -> tuple
     return judged_ranking(ranking, gains, {"book": BOOK}, judged).ids
 
 
-def test_a_passage_on_two_pages_stands_for_the_more_relevant_one() -> None:
+def test_a_passage_on_two_pages_stands_for_the_more_relevant_one():
     assert ids(found((5, 15)), {"book#2": 1}) == ("book#2",)
     assert ids(found((5, 15)), {"book#1": 1, "book#2": 2}) == ("book#2",)
     assert ids(found((5, 15)), {}) == ("book#1",)
 
 
-def test_a_page_counts_once_and_what_adds_no_page_keeps_its_rank() -> None:
+def test_a_page_counts_once_and_what_adds_no_page_keeps_its_rank():
     ranking = found((0, 4), (6, 10), (20, 30))
     assert ids(ranking, {"book#1": 1, "book#3": 1}) == ("book#1", "book#1~", "book#3")
     # Of a page that is found already a passage stands for the other one.
     assert ids(found((0, 4), (6, 14)), {"book#1": 1}) == ("book#1", "book#2")
 
 
-def test_neighbours_that_overlap_are_one_line_where_pages_are_judged() -> None:
+def test_neighbours_that_overlap_are_one_line_where_pages_are_judged():
     assert ids(found((20, 26), (24, 30), (0, 4)), {"book#3": 1}) == ("book#3", "book#1")
     overlapping = ids(found((20, 26), (24, 30)), {"book#1": 1}, "passages")
     assert overlapping == ("book#0", "book#1")
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> RetrievalSettings:
-    """A question for each of the six pages of a handbook, in a folder of files."""
-    folder = tmp_path / "own"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files with a handbook of six pages, a question for each, and below it the index of all tests."""
+    folder = tmp_path_factory.mktemp("own")
     handbook(folder / "documents")
     write_lines(folder / "documents" / "note.txt", "Nothing is said here of animals.")
     questions = [{"_id": animal, "text": f"what do {animal} do?"} for animal in ANIMALS]
     write_rows(folder / "queries.jsonl", questions)
+    return folder
+
+
+@pytest.fixture
+def settings(folder: Path) -> RetrievalSettings:
+    """Judged by pages."""
     judged = [f"{animal}\thandbook.pdf#{page}\t1" for page, animal in enumerate(ANIMALS, start=1)]
     write_lines(folder / "qrels" / "test.tsv", *judged)
-    return RetrievalSettings(
-        dataset=str(folder), systems=("bm25", "cosine", "auto"), cache=tmp_path / "cache", judged="pages"
-    )
+    systems, cache = ("bm25", "cosine", "auto"), folder / "cache"
+    return RetrievalSettings(dataset=str(folder), systems=systems, cache=cache, judged="pages")
 
 
 def measured(settings: RetrievalSettings) -> Evaluation:
     return evaluate(settings, encoder=WordEncoder(window=40))
 
 
-def test_pages_of_files_are_judged_as_rag_people_count(settings: RetrievalSettings) -> None:
+def test_pages_of_files_are_judged_as_rag_people_count(settings):
     evaluation = measured(replace(settings, systems=(*settings.systems, "bm25-lucene")))
     assert evaluation.measures == EVIDENCE_MEASURES
     results = {result.name: result for result in evaluation.results}
@@ -82,7 +84,7 @@ def test_pages_of_files_are_judged_as_rag_people_count(settings: RetrievalSettin
     assert any(note.startswith("bm25-lucene: not measured, it ranks documents") for note in evaluation.notes)
 
 
-def test_passages_are_judged_by_their_numbers(settings: RetrievalSettings) -> None:
+def test_passages_are_judged_by_their_numbers(settings):
     pages = {result.name: result.run for result in measured(settings).results}["bm25"]
     passages = {
         result.name: result.run for result in measured(with_judged(settings, "passages", "0")).results
@@ -102,7 +104,7 @@ def with_judged(settings: RetrievalSettings, judged: str, part: str) -> Retrieva
     return replace(settings, judged=judged)
 
 
-def test_what_no_page_says_is_missing(settings: RetrievalSettings) -> None:
+def test_what_no_page_says_is_missing(settings):
     path = Path(settings.dataset) / "qrels" / "test.tsv"
     write_lines(path, "owls\thandbook.pdf#3\t1", "owls\thandbook.pdf#77\t1", "owls\tnote.txt#1\t1")
     evaluation = measured(settings)
@@ -110,7 +112,7 @@ def test_what_no_page_says_is_missing(settings: RetrievalSettings) -> None:
     assert evaluation.results[0].values["R@20"] == pytest.approx(1 / 3)
 
 
-def test_judgements_of_something_else_are_refused(settings: RetrievalSettings, tmp_path: Path) -> None:
+def test_judgements_of_something_else_are_refused(settings, tmp_path):
     with pytest.raises(DatasetError, match=r"none of the 6 judged documents.*judged=pages"):
         measured(replace(settings, judged="documents"))
     with pytest.raises(DatasetError, match=r"none of the 1 judged pages, say 'handbook.pdf#77'"):
@@ -122,7 +124,7 @@ def test_judgements_of_something_else_are_refused(settings: RetrievalSettings, t
         evaluate(replace(with_judged(settings, "pages", "3"), model=str(whole)))
 
 
-def test_a_run_of_another_program_names_pages_itself(settings: RetrievalSettings, tmp_path: Path) -> None:
+def test_a_run_of_another_program_names_pages_itself(settings, tmp_path):
     run = tmp_path / "theirs.trec"
     run.write_text("owls Q0 handbook.pdf#1 1 3 x\nowls Q0 handbook.pdf#3 2 2 x\n")
     evaluation = measured(replace(settings, runs=(f"theirs={run}",)))

@@ -1,18 +1,17 @@
 """Run files as systems and as candidates, through the whole evaluation; what is refused before it."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from files import write_beir, write_lines, write_vectors
+from helpers.files import write_beir, write_lines, write_vectors
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.main import command
+from surprise_rerank.eval.retrieval.comparison import differences
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
 from surprise_rerank.eval.retrieval.runs import SystemResult
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings
@@ -41,7 +40,7 @@ def named(evaluation: Evaluation) -> dict[str, SystemResult]:
     return {result.name: result for result in evaluation.results}
 
 
-def test_one_pool_for_all_systems_and_a_run_as_a_system(settings: RetrievalSettings, tmp_path: Path) -> None:
+def test_one_pool_for_all_systems_and_a_run_as_a_system(settings, tmp_path):
     run = tmp_path / "pool.trec"
     run.write_text(
         "".join(f"{q} Q0 {d} 1 {s} x\n" for q in QUERIES for d, s in (("d2", 3), ("d7", 2), ("no", 1)))
@@ -63,16 +62,27 @@ def test_one_pool_for_all_systems_and_a_run_as_a_system(settings: RetrievalSetti
     assert shallow["dynamax"].run["q1"].ids == ("d2",)
 
 
-def test_a_run_is_found_by_the_name_of_the_data_set(settings: RetrievalSettings, tmp_path: Path) -> None:
+def test_a_run_is_found_by_the_name_of_the_data_set(settings, tmp_path):
     (tmp_path / "animals-test").mkdir()
     (tmp_path / "animals-test" / "theirs.trec").write_text("q1 Q0 d0 1 1 x\n")
     pattern = str(tmp_path / "{dataset}" / "theirs.trec")
     assert named(evaluate(replace(settings, runs=(pattern,))))["theirs"].run["q1"].ids == ("d0",)
 
 
-def test_what_cannot_work_is_told_before_anything_is_measured(
-    settings: RetrievalSettings, tmp_path: Path
-) -> None:
+def test_two_runs_are_compared_with_each_other(settings, tmp_path):
+    for name, documents in {"a": ("d7", "d2"), "b": ("d2", "d7")}.items():
+        lines = [f"{q} Q0 {d} 1 {2 - i} x\n" for q in QUERIES for i, d in enumerate(documents)]
+        (tmp_path / f"{name}.trec").write_text("".join(lines))
+    runs = tuple(f"{name}={tmp_path / name}.trec" for name in "ab")
+    of_runs = replace(settings, systems=("a",), runs=runs, baseline="a")
+    evaluation = evaluate(of_runs)
+    assert named(evaluation).keys() == {"a", "b"}
+    assert [difference.system for difference in differences(evaluation, "a")] == ["b"]
+    with pytest.raises(DataError, match="system='c' is not known"):
+        evaluate(replace(of_runs, systems=("c",)))
+
+
+def test_what_cannot_work_is_told_before_anything_is_measured(settings, tmp_path):
     check_together(settings, [settings.dataset])
     with pytest.raises(DatasetError, match="two data sets are called 'animals-test'"):
         check_together(settings, [settings.dataset, f"{settings.dataset}/"])
@@ -87,9 +97,7 @@ def test_what_cannot_work_is_told_before_anything_is_measured(
         check_together(replace(settings, runs=(run,)), [settings.dataset], tmp_path / "runs")
 
 
-def test_what_the_systems_and_the_questions_do_not_allow_is_refused(
-    settings: RetrievalSettings, tmp_path: Path
-) -> None:
+def test_what_the_systems_and_the_questions_do_not_allow_is_refused(settings, tmp_path):
     with pytest.raises(DataError, match="'dynamx' is not among the systems; did you mean 'dynamax'"):
         evaluate(replace(settings, systems=("cosine", "dynamax"), baseline="dynamx"))
     with pytest.raises(SurpriseRerankError, match="ERR@10 cannot be measured"):
@@ -101,9 +109,7 @@ def test_what_the_systems_and_the_questions_do_not_allow_is_refused(
     assert "nothing is compared: the baseline cosine is not among the systems" in notes
 
 
-def test_texts_and_questions_of_ones_own_are_ranked_without_judgements(
-    settings: RetrievalSettings, tmp_path: Path
-) -> None:
+def test_texts_and_questions_of_ones_own_are_ranked_without_judgements(settings, tmp_path):
     shutil.rmtree(Path(settings.dataset, "qrels"))
     systems = ["cosine", *(["bm25-lucene"] if is_installed("pyserini") else [])]
     line = ["--dataset", settings.dataset, "--systems", ",".join(systems), "--model", settings.model]

@@ -1,15 +1,13 @@
 """Files of labelled texts, and the vectors that are kept of them."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from files import write_lines, write_rows, write_vectors
-from words import WordEncoder
+from helpers.files import write_lines, write_rows, write_vectors
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
@@ -19,7 +17,7 @@ from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors
 ROWS = [{"text": "a dog", "label": "pets"}, {"text": "a bank", "label": "money"}]
 
 
-def test_every_format_gives_the_same_texts(tmp_path: Path) -> None:
+def test_every_format_gives_the_same_texts(tmp_path):
     pandas = pytest.importorskip("pandas")
     write_rows(tmp_path / "a.jsonl", ROWS)
     (tmp_path / "a.csv").write_text("text,label\na dog,pets\na bank,money\n")
@@ -33,7 +31,7 @@ def test_every_format_gives_the_same_texts(tmp_path: Path) -> None:
         assert texts.classes == ("money", "pets")
 
 
-def test_labels_are_words_whole_numbers_and_truth_values_in_any_column(tmp_path: Path) -> None:
+def test_labels_are_words_whole_numbers_and_truth_values_in_any_column(tmp_path):
     rows = [{"what": f"text {i}", "kind": value} for i, value in enumerate((1, 2.0, True, " a "))]
     texts = read_labelled(write_rows(tmp_path / "a.jsonl", rows), text="what", label="kind")
     assert texts.labels == ("1", "2", "true", "a")
@@ -41,7 +39,7 @@ def test_labels_are_words_whole_numbers_and_truth_values_in_any_column(tmp_path:
     assert read_labelled(write_rows(tmp_path / "b.jsonl", titled), label="title").labels == ("a", "b")
 
 
-def test_a_data_set_of_the_hub_is_read_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_of_the_hub_is_read_by_its_name(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     # A folder of files of its form is loaded as a name is, without a network.
@@ -67,9 +65,7 @@ def test_a_data_set_of_the_hub_is_read_by_its_name(tmp_path: Path, monkeypatch: 
         ({"label": "pets"}, "text"),
     ],
 )
-def test_a_malformed_row_is_told_or_left_out_and_counted(
-    tmp_path: Path, row: dict[str, object], message: str
-) -> None:
+def test_a_malformed_row_is_told_or_left_out_and_counted(tmp_path, row, message):
     path = write_rows(tmp_path / "a.jsonl", [*ROWS, row])
     with pytest.raises(DataError, match=message):
         read_labelled(path)
@@ -77,7 +73,7 @@ def test_a_malformed_row_is_told_or_left_out_and_counted(
     assert (len(texts), texts.left_out) == (2, 1)
 
 
-def test_files_that_hold_no_labelled_texts_are_told(tmp_path: Path) -> None:
+def test_files_that_hold_no_labelled_texts_are_told(tmp_path):
     path = write_rows(tmp_path / "a.jsonl", ROWS)
     with pytest.raises(DatasetError, match="no such file"):
         read_labelled(tmp_path / "b.jsonl")
@@ -87,7 +83,7 @@ def test_files_that_hold_no_labelled_texts_are_told(tmp_path: Path) -> None:
         read_labelled(path, label="topic", on_error="skip")
 
 
-def test_a_sample_is_always_the_same_and_in_order() -> None:
+def test_a_sample_is_always_the_same_and_in_order():
     texts = LabelledTexts("x", tuple(map(str, range(50))), ("a",) * 50)
     sample = texts.sample(10)
     assert sample.texts == texts.sample(10).texts == tuple(sorted(sample.texts, key=int))
@@ -99,7 +95,7 @@ def vectors(tmp_path: Path, encoder: WordEncoder) -> LabelledVectors:
     return LabelledVectors(encoder, tmp_path, Terminal(quiet=True))
 
 
-def test_no_text_is_encoded_twice_and_other_texts_models_and_kinds_are_told_apart(tmp_path: Path) -> None:
+def test_no_text_is_encoded_twice_and_other_texts_models_and_kinds_are_told_apart(tmp_path):
     texts, encoder = LabelledTexts("x", ("a dog", "a bank"), ("a", "b")), WordEncoder()
     expected = encoder.encode(texts.texts).dense
     encoder.encoded_texts.clear()
@@ -115,7 +111,7 @@ def test_no_text_is_encoded_twice_and_other_texts_models_and_kinds_are_told_apar
     assert len(list((tmp_path / "labelled").iterdir())) == 4
 
 
-def test_texts_without_labels_get_a_label_or_a_cluster(tmp_path: Path) -> None:
+def test_texts_without_labels_get_a_label_or_a_cluster(tmp_path):
     words = ("sport", "match", "goal", "money", "bank", "share")
     vectors = write_vectors(tmp_path / "mine.txt", words, 8)
     texts = write_lines(tmp_path / "texts.csv", "text", "match goal", "bank share", "goal", "share")

@@ -1,7 +1,5 @@
 """Benchmark files: lines, rows, numbers and labels, and what is said of malformed ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ def written(tmp_path: Path, content: bytes) -> Path:
     return path
 
 
-def test_only_a_line_feed_ends_a_line_of_any_encoding(tmp_path: Path) -> None:
+def test_only_a_line_feed_ends_a_line_of_any_encoding(tmp_path):
     path = written(tmp_path, "\ufeffa\u0085b\r\nc\u2028d\n\n".encode())
     assert list(read_lines(path)) == ["a\u0085b", "c\u2028d", ""]
     assert list(read_lines(written(tmp_path, b""))) == []
@@ -27,7 +25,7 @@ def test_only_a_line_feed_ends_a_line_of_any_encoding(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "nothing.txt"))
 
 
-def test_a_data_folder_is_found_where_it_may_be(tmp_path: Path) -> None:
+def test_a_data_folder_is_found_where_it_may_be(tmp_path):
     deep = tmp_path / "evalrank" / "word_evalrank"
     deep.mkdir(parents=True)
     for data in (tmp_path, tmp_path / "evalrank", deep):

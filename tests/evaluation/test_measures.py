@@ -1,9 +1,6 @@
 """Running systems over questions, TREC run files, and measures that are trec_eval's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import ir_measures
 import numpy as np
@@ -42,14 +39,14 @@ def ranking(ids: str) -> Ranking:
     return Ranking(tuple(ids), np.linspace(1, 0, len(ids)))
 
 
-def test_the_rank_is_measured_where_scores_are_equal() -> None:
+def test_the_rank_is_measured_where_scores_are_equal():
     system = BuiltSystem("fixed", Fixed("abc", [1.0, 1.0, 1.0]))
     run, _ = run_system(system, [Query("one", id="q1")], 3, frozenset("abc"), lambda n: None)
     values, _ = measure_run(run, DATASET, parse_measures(["RR"]))
     assert values["RR"] == pytest.approx(1 / 3)  # trec_eval alone would put c, then b, before a
 
 
-def test_only_a_document_with_the_text_of_the_question_is_the_question_itself() -> None:
+def test_only_a_document_with_the_text_of_the_question_is_the_question_itself():
     argument = "Small states cannot move. They have no land."
     documents = (
         Document("1", "wings that flutter at the speed of sound"),
@@ -63,7 +60,7 @@ def test_only_a_document_with_the_text_of_the_question_is_the_question_itself() 
     assert dataset.answers_itself == {"2"}
 
 
-def test_a_question_does_not_find_itself() -> None:
+def test_a_question_does_not_find_itself():
     system = BuiltSystem("fixed", Fixed("abcde", [5, 4, 3, 2, 1]))
     queries = [Query("three", id="a"), Query("one", id="q1")]
     run, seconds = run_system(system, queries, 3, frozenset("abcde"), lambda n: None)
@@ -76,12 +73,12 @@ BAD_MEASURES = "nope nDCG@x nDCG@10) P@0 P@1.5 P AP(rel='a') nDCG(x=1)@10 RR(rel
 
 
 @pytest.mark.parametrize("name", ["", *BAD_MEASURES.split()])
-def test_an_unknown_measure_is_named(name: str) -> None:
+def test_an_unknown_measure_is_named(name):
     with pytest.raises(SurpriseRerankError, match="measure"):
         parse_measures([name])
 
 
-def test_negative_relevances_are_not_relevant() -> None:
+def test_negative_relevances_are_not_relevant():
     # Without care, pytrec_eval crashes on these.
     qrels = {"q1": {"a": 1, "b": -1}, "q2": {"c": -2}, "a": {"b": 0}}
     measures = parse_measures(["nDCG@10", "R@100", "RR", "Success@1"])
@@ -133,11 +130,7 @@ def by_trec_eval(run: dict[str, dict[str, float]], qrels: dict[str, dict[str, in
 
 
 @given(run=RUNS.filter(bool), qrels=QRELS)
-def test_measures_are_trec_evals_with_ties_missing_questions_and_grades(
-    tmp_path_factory: pytest.TempPathFactory,
-    run: dict[str, dict[str, float]],
-    qrels: dict[str, dict[str, int]],
-) -> None:
+def test_measures_are_trec_evals_with_ties_missing_questions_and_grades(tmp_path_factory, run, qrels):
     path = tmp_path_factory.mktemp("runs") / "random.trec"
     lines = [f"{q} Q0 {d} 1 {score!r} x\n" for q, scores in run.items() for d, score in scores.items()]
     path.write_text("".join(lines))
@@ -146,11 +139,7 @@ def test_measures_are_trec_evals_with_ties_missing_questions_and_grades(
 
 
 @given(run=RUNS.filter(bool), qrels=QRELS)
-def test_a_run_file_read_by_trec_eval_gives_the_same_figures(
-    tmp_path_factory: pytest.TempPathFactory,
-    run: dict[str, dict[str, float]],
-    qrels: dict[str, dict[str, int]],
-) -> None:
+def test_a_run_file_read_by_trec_eval_gives_the_same_figures(tmp_path_factory, run, qrels):
     # Our own rankings break ties by id, ascending, and are written so that trec_eval does not undo that.
     path = tmp_path_factory.mktemp("runs") / "ours.trec"
     rankings = {
@@ -165,7 +154,7 @@ def test_a_run_file_read_by_trec_eval_gives_the_same_figures(
     assert {str(measure): value for measure, value in again.items()} == pytest.approx(values)
 
 
-def test_white_space_in_ids_does_not_break_a_run_file(tmp_path: Path) -> None:
+def test_white_space_in_ids_does_not_break_a_run_file(tmp_path):
     path = tmp_path / "run.trec"
     write_run(path, {"q 1": Ranking(("a b", "c"), np.array([2.0, 1.0]))}, "my system")
     assert path.read_text().splitlines() == [
@@ -187,7 +176,7 @@ def test_white_space_in_ids_does_not_break_a_run_file(tmp_path: Path) -> None:
         ("", "holds no ranking"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_line(tmp_path: Path, content: str, said: str) -> None:
+def test_what_is_wrong_is_told_with_file_and_line(tmp_path, content, said):
     path = tmp_path / "theirs.trec"
     path.write_text(content)
     with pytest.raises(DataError, match=said) as error:

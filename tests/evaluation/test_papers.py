@@ -1,9 +1,5 @@
 """The published figures beside ours: what is run, and what is told of the others."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 
@@ -16,7 +12,7 @@ from surprise_rerank.eval.studies.settings import PapersSettings
 QUIET = Terminal(quiet=True)
 
 
-def test_without_data_the_figures_and_commands_are_listed(tmp_path: Path) -> None:
+def test_without_data_the_figures_and_commands_are_listed(tmp_path):
     study = Papers(PapersSettings(data=tmp_path, list=True), QUIET)
     report = study.report()
     table = report.table("papers")
@@ -33,7 +29,7 @@ def test_without_data_the_figures_and_commands_are_listed(tmp_path: Path) -> Non
 
 @pytest.mark.shared
 @pytest.mark.slow
-def test_what_can_be_run_stands_beside_what_is_published(shared_data: Path) -> None:
+def test_what_can_be_run_stands_beside_what_is_published(shared_data):
     settings = PapersSettings(data=shared_data, only=("sts", "dynamax"))
     table = Papers(settings, QUIET).report().table("papers")
     assert {row[0] for row in table.rows} == {"sts", "dynamax"}

@@ -1,7 +1,5 @@
 """Reports: what is shown in every format, hostile texts, the JSON that is read again, and files."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -92,14 +90,14 @@ def printed(report: Report, width: int = 120) -> str:
     return console.file.getvalue()
 
 
-def test_no_text_steers_the_terminal_or_is_read_as_markup() -> None:
+def test_no_text_steers_the_terminal_or_is_read_as_markup():
     table = replace(HOSTILE, rows=(("[bold]x[/bold] :smile: \x1b[31m\u202e", 0.5), ("b", 0.25)))
     text = printed(Report(EVIL, (table,)))
     assert "[bold]x[/bold] :smile: \\x1b[31m\\u202e" in text
     assert not {"\x1b", "\u202e"} & set(text)
 
 
-def test_a_pipe_gets_rows_for_other_programs_and_readers_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_rows_for_other_programs_and_readers_the_rest(capsys):
     print_report(Report("Everything", (SCORES, HOSTILE), notes=("Seed 0." * 99,)))
     out, err = capsys.readouterr()
     first, second = out.split("\n\n")
@@ -119,7 +117,7 @@ def test_a_pipe_gets_rows_for_other_programs_and_readers_the_rest(capsys: pytest
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_a_table_keeps_to_the_width_and_loses_no_number(width: int) -> None:
+def test_a_table_keeps_to_the_width_and_loses_no_number(width):
     names = ("system", "nDCG@10", "R@100", "RR", "p (nDCG@10 vs cosine)", "p (Holm)", "ms/question")
     rows = (("surprise-crossover", 0.5791, 0.91, 0.55, 0.0002, 0.0004, 12.5), ("狗" * 30, *[0.25] * 6))
     table = Table("systems", "a title " * 40, tuple(map(Column, names)), rows, verdict="a verdict " * 40)
@@ -154,7 +152,7 @@ def tables(draw: st.DrawFn) -> Table:
         facts=st.dictionaries(TEXTS.filter(lambda name: name != "tables"), CELLS, max_size=3),
     )
 )
-def test_any_report_can_be_shown_in_any_format(report: Report) -> None:
+def test_any_report_can_be_shown_in_any_format(report):
     for width in (20, 120):
         printed(report, width)
     assert to_html(report)
@@ -162,7 +160,7 @@ def test_any_report_can_be_shown_in_any_format(report: Report) -> None:
     assert json.loads(to_json(report))["tables"].keys() == {table.name for table in report.tables}
 
 
-def test_json_is_data_with_machine_and_versions_and_null_for_what_is_not_finite(tmp_path: Path) -> None:
+def test_json_is_data_with_machine_and_versions_and_null_for_what_is_not_finite(tmp_path):
     facts = {"inf": math.inf, "numpy": np.float32(0.5), "array": np.arange(2), "half": "\ud800"}
     write_report(replace(REPORT, facts=facts), tmp_path / "report.json")
     content = read_values(tmp_path / "report.json")
@@ -180,7 +178,7 @@ def test_json_is_data_with_machine_and_versions_and_null_for_what_is_not_finite(
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xff", b"[" * 100_000, b"[]", b"1", b'{"tables": {"a": 1}}']
 )
-def test_what_is_no_report_is_told(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_report_is_told(tmp_path, content):
     file = tmp_path / "other.json"
     file.write_bytes(content)
     with pytest.raises(DataError, match=r"other\.json: no (JSON|report)"):
@@ -190,7 +188,7 @@ def test_what_is_no_report_is_told(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("plot", [*PLOTS, *map(hostile_plot, PLOTS)], ids=lambda plot: plot.kind)
-def test_a_plot_is_well_formed_says_what_it_is_and_is_always_the_same(plot: Plot) -> None:
+def test_a_plot_is_well_formed_says_what_it_is_and_is_always_the_same(plot):
     svg = to_svg(plot)
     root = ElementTree.fromstring(svg)
     assert root.get("role") == "img"
@@ -212,7 +210,7 @@ def test_a_plot_is_well_formed_says_what_it_is_and_is_always_the_same(plot: Plot
         replace(HISTOGRAM, title="\ufffe\ud800", series=()),
     ],
 )
-def test_plots_of_little_or_odd_data_are_drawn(plot: Plot) -> None:
+def test_plots_of_little_or_odd_data_are_drawn(plot):
     ElementTree.fromstring(to_svg(plot))
 
 
@@ -220,7 +218,7 @@ def page_of(report: Report) -> BeautifulSoup:
     return BeautifulSoup(to_html(report), "html.parser")
 
 
-def test_a_page_shows_plots_tables_details_and_facts() -> None:
+def test_a_page_shows_plots_tables_details_and_facts():
     detail = replace(SCORES, name="detail", title="Every pair", detail=True)
     page = page_of(replace(REPORT, tables=(detail, SCORES)))
     first = page.table
@@ -233,7 +231,7 @@ def test_a_page_shows_plots_tables_details_and_facts() -> None:
         assert text in page.text
 
 
-def test_a_page_without_matplotlib_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_without_matplotlib_says_what_it_lacks(monkeypatch):
     monkeypatch.setattr(
         "surprise_rerank.eval.reports.writing.is_installed",
         lambda module: module != "matplotlib" and extras.is_installed(module),
@@ -243,7 +241,7 @@ def test_a_page_without_matplotlib_says_what_it_lacks(monkeypatch: pytest.Monkey
     assert "Pictures need matplotlib: pip install 'surprise-rerank[report]'" in page.text
 
 
-def test_a_page_runs_and_fetches_nothing_of_the_data() -> None:
+def test_a_page_runs_and_fetches_nothing_of_the_data():
     text = to_html(replace(REPORT, title=EVIL, plots=tuple(map(hostile_plot, PLOTS))))
     page = BeautifulSoup(text, "html.parser")
     assert len(page.find_all("script")) == 1
@@ -258,7 +256,7 @@ def test_a_page_runs_and_fetches_nothing_of_the_data() -> None:
     assert page.title.text == page.h1.text == one_line(EVIL)
 
 
-def test_a_paper_gets_tables_with_the_best_in_bold_and_no_text_that_is_a_command() -> None:
+def test_a_paper_gets_tables_with_the_best_in_bold_and_no_text_that_is_a_command():
     text = to_latex(replace(REPORT, tables=(SCORES, replace(SCORES, detail=True))))
     assert text.splitlines()[1:7] == [
         r"\caption{Scores of models}",
@@ -276,7 +274,7 @@ def test_a_paper_gets_tables_with_the_best_in_bold_and_no_text_that_is_a_command
 
 
 @pytest.mark.parametrize("suffix", [".json", ".html", ".HTML", ".tex"])
-def test_the_suffix_tells_the_format(tmp_path: Path, suffix: str) -> None:
+def test_the_suffix_tells_the_format(tmp_path, suffix):
     file = tmp_path / f"report{suffix}"
     check_files([file])
     write_report(REPORT, file)
@@ -285,13 +283,13 @@ def test_the_suffix_tells_the_format(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.pdf", "report", ".json"])
-def test_another_suffix_is_told_with_those_that_there_are(tmp_path: Path, name: str) -> None:
+def test_another_suffix_is_told_with_those_that_there_are(tmp_path, name):
     for act in (lambda file: write_report(REPORT, file), lambda file: check_files([file])):
         with pytest.raises(DataError, match=r"\.html, \.json, \.tex"):
             act(tmp_path / name)
 
 
-def test_a_place_that_cannot_be_written_is_told_before_and_after(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_and_after(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.json").mkdir()
     places = (Path("file", "report.json"), Path("folder.json"), Path("none", "report.json"))

@@ -1,15 +1,13 @@
 """Models as the sentence benchmarks use them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import HIDDEN, backbone
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tiny_bert import HIDDEN, backbone
 
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.encoders.static import WordVectors
@@ -24,7 +22,7 @@ def model_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_sentence_is_the_mean_of_its_known_words(model_file: Path) -> None:
+def test_a_sentence_is_the_mean_of_its_known_words(model_file):
     model = load_sentence_model(str(model_file))
     assert model.name == "tiny.txt"
     vectors = model.vectors(["CAT dog", "the dog , dog", "nothing known", ""])
@@ -34,7 +32,7 @@ def test_a_sentence_is_the_mean_of_its_known_words(model_file: Path) -> None:
     np.testing.assert_allclose(vectors[2:], 1e-9)
 
 
-def test_words_in_lower_case_keep_the_first_ones_vector() -> None:
+def test_words_in_lower_case_keep_the_first_ones_vector():
     vectors = WordVectors(["The", "the", "THE", "a"], np.arange(8.0).reshape(4, 2), "x")
     lowered = lower_cased(vectors)
     assert list(lowered.words) == ["the", "a"]
@@ -42,7 +40,7 @@ def test_words_in_lower_case_keep_the_first_ones_vector() -> None:
     assert lower_cased(lowered) is lowered
 
 
-def test_poolings_are_those_of_the_transformer(tmp_path: Path, model_file: Path) -> None:
+def test_poolings_are_those_of_the_transformer(tmp_path, model_file):
     bert = backbone(tmp_path / "parts", ["dog", "cat"], num_hidden_layers=2)
     modules = [Transformer(str(tmp_path / "parts")), Pooling(HIDDEN)]
     plain = SentenceTransformer(modules=modules, device="cpu")

@@ -1,7 +1,5 @@
 """Paired tests, intervals of differences, and the correction for many tests."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -28,12 +26,12 @@ def by_enumeration(first: list[float], second: list[float]) -> float:
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=2, max_size=9))
-def test_equals_the_enumeration_of_all_swaps(pairs: list[tuple[int, int]]) -> None:
+def test_equals_the_enumeration_of_all_swaps(pairs):
     first, second = [a / 8 for a, _ in pairs], [b / 8 for _, b in pairs]
     assert paired_randomization(first, second) == pytest.approx(by_enumeration(first, second), abs=1e-9)
 
 
-def test_is_the_same_in_both_directions_and_single_questions_show_nothing() -> None:
+def test_is_the_same_in_both_directions_and_single_questions_show_nothing():
     rng = np.random.default_rng(1)
     a, b = rng.random(60), rng.random(60)
     assert paired_randomization(a, b) == paired_randomization(b, a) == paired_randomization(a, b)
@@ -43,7 +41,7 @@ def test_is_the_same_in_both_directions_and_single_questions_show_nothing() -> N
             paired_randomization(first, second)
 
 
-def test_no_number_of_resamples_gives_a_p_value_of_0() -> None:
+def test_no_number_of_resamples_gives_a_p_value_of_0():
     """What was seen is counted as one more resample, on each side where some of all swaps are tried."""
     differences = np.linspace(0.1, 0.2, 40)
     for resamples in (99, 999):
@@ -51,7 +49,7 @@ def test_no_number_of_resamples_gives_a_p_value_of_0() -> None:
         assert swapped == pytest.approx(2 / (resamples + 1))
 
 
-def test_the_interval_of_a_difference_holds_it_and_has_its_sign() -> None:
+def test_the_interval_of_a_difference_holds_it_and_has_its_sign():
     rng = np.random.default_rng(3)
     first = rng.random(200)
     second = first + rng.normal(0.05, 0.1, 200)
@@ -62,7 +60,7 @@ def test_the_interval_of_a_difference_holds_it_and_has_its_sign() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_holm_corrects_as_its_definition_says(values: list[float]) -> None:
+def test_holm_corrects_as_its_definition_says(values):
     corrected = holm(values)
     for i, p in enumerate(values):
         # Every test that is not larger, each multiplied by how many are not smaller than it.
@@ -89,9 +87,7 @@ def pairs(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.random.Gene
 
 
 @given(n=st.integers(12, 80), k=st.integers(1, 4), seed=st.integers(0, 1000), small=st.booleans())
-def test_the_fast_form_draws_the_resamples_of_the_plain_one_and_finds_the_same(
-    n: int, k: int, seed: int, small: bool
-) -> None:
+def test_the_fast_form_draws_the_resamples_of_the_plain_one_and_finds_the_same(n, k, seed, small):
     gold, baseline, rng = pairs(n, seed)
     systems = gold + rng.normal(0, 2, (k, n))
     # Large offsets and scales change no correlation; the sums of products have to bear them.
@@ -111,7 +107,7 @@ def test_the_fast_form_draws_the_resamples_of_the_plain_one_and_finds_the_same(
         np.testing.assert_allclose((fast.low[i], fast.high[i]), plain, atol=1e-4)
 
 
-def test_a_clear_gain_wins_a_clear_loss_loses_and_noise_ties() -> None:
+def test_a_clear_gain_wins_a_clear_loss_loses_and_noise_ties():
     gold, baseline, rng = pairs(400)
     better, worse = gold + rng.normal(0, 0.5, 400), rng.normal(0, 1, 400)
     alike = gold + rng.normal(0, 2, 400)
@@ -121,7 +117,7 @@ def test_a_clear_gain_wins_a_clear_loss_loses_and_noise_ties() -> None:
     assert (differences.values <= differences.high).all()
 
 
-def test_the_baseline_ties_with_itself_whatever_the_precision_and_the_scale() -> None:
+def test_the_baseline_ties_with_itself_whatever_the_precision_and_the_scale():
     gold, baseline, _ = pairs(100)
     rounded = baseline.astype(np.float32).astype(np.float64)
     differences = difference_intervals(gold, np.array([baseline, rounded, 3 * baseline - 7]), baseline)
@@ -129,7 +125,7 @@ def test_the_baseline_ties_with_itself_whatever_the_precision_and_the_scale() ->
     np.testing.assert_allclose([differences.low, differences.high], 0.0, atol=1.1e-5)
 
 
-def test_a_constant_similarity_has_no_interval_and_does_not_disturb_the_others() -> None:
+def test_a_constant_similarity_has_no_interval_and_does_not_disturb_the_others():
     gold, baseline, rng = pairs(100)
     system = gold + rng.normal(0, 1, 100)
     differences = difference_intervals(gold, np.array([np.full(100, 0.3), system]), baseline, resamples=300)
@@ -139,7 +135,7 @@ def test_a_constant_similarity_has_no_interval_and_does_not_disturb_the_others()
     assert (differences.low[1], differences.high[1]) == pytest.approx((alone.low[0], alone.high[0]))
 
 
-def test_a_similarity_that_some_resample_makes_constant_has_no_interval() -> None:
+def test_a_similarity_that_some_resample_makes_constant_has_no_interval():
     gold, baseline, _ = pairs(100)
     differences = difference_intervals(gold, np.eye(1, 100), baseline, resamples=300)
     assert np.isfinite(differences.values[0])

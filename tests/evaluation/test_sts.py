@@ -1,15 +1,13 @@
 """Semantic textual similarity: files, every similarity by every model, and the command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from files import write_lines, write_vectors
-from words import WordEncoder
+from helpers.files import write_lines, write_vectors
+from helpers.words import WordEncoder
 
 from surprise_rerank import TextSimilarity
 from surprise_rerank.connectors.progress import Terminal
@@ -44,7 +42,7 @@ def year(folder: Path, name: str = "STS13") -> Path:
     return folder / name
 
 
-def test_pairs_without_a_judgement_are_left_out(tmp_path: Path) -> None:
+def test_pairs_without_a_judgement_are_left_out(tmp_path):
     folder = year(tmp_path)
     # Of sub-tasks whose sentences are not published there is only this.
     write_lines(folder / "STS.gs.SMT.txt", "1", "2")
@@ -57,7 +55,7 @@ def test_pairs_without_a_judgement_are_left_out(tmp_path: Path) -> None:
     assert (len(task), len(data_set), len(data_set.sentences)) == (3, 9, 18)
 
 
-def test_parts_of_sts_b_are_read_on_request_and_may_have_fields_about_licences(tmp_path: Path) -> None:
+def test_parts_of_sts_b_are_read_on_request_and_may_have_fields_about_licences(tmp_path):
     for part in ("test", "train", "dev"):
         rows = (f"main\tMSRvid\t2012\t{i}\t{i}.5\t{part} {i} a\t{part} {i} b\turl\tmore" for i in range(4))
         write_lines(tmp_path / "STSBenchmark" / f"sts-{part}.csv", *rows)
@@ -68,7 +66,7 @@ def test_parts_of_sts_b_are_read_on_request_and_may_have_fields_about_licences(t
     assert not set(dev.other_sentences) & set(dev.sentences)
 
 
-def test_sick_is_read_with_the_line_ends_of_either_system(tmp_path: Path) -> None:
+def test_sick_is_read_with_the_line_ends_of_either_system(tmp_path):
     rows = [f"{i}\tfirst {i}\tsecond {i}\t{i}.1\tNEUTRAL" for i in range(1, 5)]
     for name, end in (("SICK_test_annotated.txt", "\r\n"), ("SICK_trial.txt", "\n")):
         write_lines(tmp_path / "SICK" / name, SICK_HEADER, *rows, end=end)
@@ -77,7 +75,7 @@ def test_sick_is_read_with_the_line_ends_of_either_system(tmp_path: Path) -> Non
     assert test.subtasks[0].judgements.tolist() == [1.1, 2.1, 3.1, 4.1]
 
 
-def test_str_quotes_two_sentences_as_two_lines(tmp_path: Path) -> None:
+def test_str_quotes_two_sentences_as_two_lines(tmp_path):
     records = ['0,P_0,"It is, now.\nHe said ""now"".",1.0', '1,P_1,"a\nb",0.5', '2,P_2,"c d\ne",0']
     path = tmp_path / "STR" / "sem_text_rel_ranked.csv"
     write_lines(path, "Index,PairID,Text,Score", *records)
@@ -109,9 +107,7 @@ def test_str_quotes_two_sentences_as_two_lines(tmp_path: Path) -> None:
         ("STS17", "STS17/none.txt", [], r"sets\[0\]='STS17' is not known"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(
-    tmp_path: Path, name: str, file: str, lines: list[str], message: str
-) -> None:
+def test_what_is_wrong_with_a_file_is_told(tmp_path, name, file, lines, message):
     year(tmp_path)
     write_lines(tmp_path / file, *lines)
     with pytest.raises(DataError, match=message):
@@ -119,7 +115,7 @@ def test_what_is_wrong_with_a_file_is_told(
 
 
 @pytest.mark.shared
-def test_the_published_files_have_as_many_pairs_as_they_are_said_to(shared_data: Path) -> None:
+def test_the_published_files_have_as_many_pairs_as_they_are_said_to(shared_data):
     sizes = {data_set.name: len(data_set) for data_set in read_data_sets(shared_data)}
     assert sizes == {
         "STS12": 3108,
@@ -177,14 +173,14 @@ def data_sets() -> list[DataSet]:
 
 
 def measured(models: list[SentenceModel], data_sets: list[DataSet], *names: str, **more: object) -> Report:
-    settings = StsSettings(similarities=names or None, **{"resamples": 200, **more})  # type: ignore[arg-type]
+    settings = StsSettings(similarities=names or None, **{"resamples": 200, **more})
     return StsStudy(settings, QUIET, data_sets).report(models)
 
 
 # Correlations
 
 
-def test_correlations_are_those_of_the_definitions() -> None:
+def test_correlations_are_those_of_the_definitions():
     coefficients = correlations(np.array([1.0, 2.0, 4.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0]))
     assert (coefficients.pearson, coefficients.spearman, coefficients.kendall) == pytest.approx(
         (0.8, 0.8, 4 / 6)
@@ -204,7 +200,7 @@ def test_correlations_are_those_of_the_definitions() -> None:
         if (not named.module or is_installed(named.module)) and "embedding" not in named.fitted_on
     ],
 )
-def test_every_similarity_scores_pairs_as_it_does_by_itself(name: str, data_sets: list[DataSet]) -> None:
+def test_every_similarity_scores_pairs_as_it_does_by_itself(name, data_sets):
     model, data_set = word_model(), data_sets[0]
     pairs = EncodedPairs(model, data_set)
     alone = TextSimilarity(name, model.encoder).fit(data_set.sentences)
@@ -214,7 +210,7 @@ def test_every_similarity_scores_pairs_as_it_does_by_itself(name: str, data_sets
     np.testing.assert_allclose(pairs.similarities(name), expected, rtol=1e-6, atol=1e-7)
 
 
-def test_pearson_of_word_movers_is_that_of_the_negative_distance() -> None:
+def test_pearson_of_word_movers_is_that_of_the_negative_distance():
     pytest.importorskip("ot")
     # One word each: the distance is that of the two vectors, 1, 3 and 8; people say 3, 2 and -.5.
     vectors = np.array([[0.0], [1.0], [3.0], [8.0]], np.float32) + 1
@@ -229,7 +225,7 @@ def test_pearson_of_word_movers_is_that_of_the_negative_distance() -> None:
     np.testing.assert_allclose(pairs.similarities("wmd-raw"), [-1, -3, -3], atol=1e-6)
 
 
-def test_what_is_fitted_does_not_depend_on_the_other_data_sets(data_sets: list[DataSet]) -> None:
+def test_what_is_fitted_does_not_depend_on_the_other_data_sets(data_sets):
     alone = measured([word_model()], data_sets[1:2], "dynamax-jaccard-sif", "idf-cosine", resamples=0)
     beside = measured([word_model()], data_sets, "dynamax-jaccard-sif", "idf-cosine", resamples=0)
     for name in ("dynamax-jaccard-sif", "idf-cosine"):
@@ -239,7 +235,7 @@ def test_what_is_fitted_does_not_depend_on_the_other_data_sets(data_sets: list[D
         )
 
 
-def test_sif_takes_the_counts_of_a_file(data_sets: list[DataSet], tmp_path: Path) -> None:
+def test_sif_takes_the_counts_of_a_file(data_sets, tmp_path):
     counts = tmp_path / "counts.txt"
     counts.write_text("the 900\nTHE 90\ncat 10\n")
     report = measured([word_model()], data_sets[1:2], "sif-cosine", resamples=0, word_counts=counts)
@@ -263,7 +259,7 @@ def test_sif_takes_the_counts_of_a_file(data_sets: list[DataSet], tmp_path: Path
         measured([word_model()], data_sets[1:2], "sif-cosine", resamples=0, word_counts=counts)
 
 
-def test_the_words_of_an_embedding_are_a_universe(data_sets: list[DataSet]) -> None:
+def test_the_words_of_an_embedding_are_a_universe(data_sets):
     model = word_model()
     universe = model.word_vectors.vectors.astype(np.float64)
     (task,) = data_sets[1].subtasks
@@ -277,7 +273,7 @@ def test_the_words_of_an_embedding_are_a_universe(data_sets: list[DataSet]) -> N
         EncodedPairs(encoder_model(), data_sets[1]).similarities("fbow-words")
 
 
-def test_cosine_is_that_of_the_models_own_vectors(data_sets: list[DataSet]) -> None:
+def test_cosine_is_that_of_the_models_own_vectors(data_sets):
     for model in (word_model(), encoder_model()):
         task = data_sets[1].subtasks[0]
         a, b = model.vectors(task.first), model.vectors(task.second)
@@ -286,7 +282,7 @@ def test_cosine_is_that_of_the_models_own_vectors(data_sets: list[DataSet]) -> N
         np.testing.assert_allclose(cosines, expected, rtol=1e-5)
 
 
-def test_sentences_without_known_words_are_counted() -> None:
+def test_sentences_without_known_words_are_counted():
     task = SubTask("STS-B", ("cat", "xx yy", "dog"), ("dog", "zz", "bird"), np.array([1.0, 2.0, 3.0]))
     assert EncodedPairs(word_model(), DataSet("STS-B", (task,))).unknown == 2
     report = measured([word_model()], [DataSet("STS-B", (task,))], "cosine", resamples=0)
@@ -294,7 +290,7 @@ def test_sentences_without_known_words_are_counted() -> None:
     assert any("toy.txt: no known word in 2 of the sentences" in note for note in report.notes)
 
 
-def test_post_processing_takes_the_components_of_all_sentences_off(data_sets: list[DataSet]) -> None:
+def test_post_processing_takes_the_components_of_all_sentences_off(data_sets):
     data_set = data_sets[2]
     model = word_model()
     sentences = list(dict.fromkeys((*data_set.sentences, *data_set.other_sentences)))
@@ -311,7 +307,7 @@ def test_post_processing_takes_the_components_of_all_sentences_off(data_sets: li
 # The report
 
 
-def test_the_tables_agree_with_one_another(data_sets: list[DataSet]) -> None:
+def test_the_tables_agree_with_one_another(data_sets):
     report = measured([word_model(), encoder_model()], data_sets, "cosine", "dynamax-jaccard")
     tasks = report.table("sts-subtasks")
     one, two = (tasks.cell(f"toy.txt / dynamax-jaccard / STS12 {n}", "Pearson") for n in ("one", "two"))
@@ -332,7 +328,7 @@ def test_the_tables_agree_with_one_another(data_sets: list[DataSet]) -> None:
     assert len(report.table("sts-differences").rows) == 2 * 4
 
 
-def test_wins_are_those_of_the_years_sub_tasks(data_sets: list[DataSet]) -> None:
+def test_wins_are_those_of_the_years_sub_tasks(data_sets):
     report = measured([word_model()], data_sets, "cosine", "dynamax-jaccard", "fbow-random")
     wins = report.table("sts-wins")
     verdicts = [row for row in report.table("sts-differences").rows if row[1] == "fbow-random"]
@@ -344,7 +340,7 @@ def test_wins_are_those_of_the_years_sub_tasks(data_sets: list[DataSet]) -> None
     assert any("77.8 %" in note for note in wins.notes)
 
 
-def test_the_default_follows_the_kind_of_model_and_the_baseline_comes_first() -> None:
+def test_the_default_follows_the_kind_of_model_and_the_baseline_comes_first():
     words = similarities_for(word_model(), None, "cosine")
     assert words[:3] == ("cosine", "max-jaccard-raw", "dynamax-jaccard-raw")
     assert similarities_for(encoder_model(), None, "cosine")[2] == "dynamax-jaccard"
@@ -353,7 +349,7 @@ def test_the_default_follows_the_kind_of_model_and_the_baseline_comes_first() ->
     assert sorted(everything) == sorted({"cosine", *with_raw()} - {"fbow-words", "fbow-words-raw"})
 
 
-def test_a_constant_similarity_is_told_and_leaves_the_others_alone(data_sets: list[DataSet]) -> None:
+def test_a_constant_similarity_is_told_and_leaves_the_others_alone(data_sets):
     task = subtask("STS12 three", 12, 3)
     # Pairs without a common word are all the same to the sets of their words.
     apart = SubTask("STS12 apart", task.first, tuple("zebra" for _ in task.first), task.judgements)
@@ -371,9 +367,7 @@ def test_a_constant_similarity_is_told_and_leaves_the_others_alone(data_sets: li
     assert sum(wins.cell("toy.txt / set-jaccard", name) for name in ("wins", "losses", "ties")) == 2
 
 
-def test_post_processed_cosine_has_a_name_and_without_resamples_there_are_no_intervals(
-    data_sets: list[DataSet],
-) -> None:
+def test_post_processed_cosine_has_a_name_and_without_resamples_there_are_no_intervals(data_sets):
     report = measured([word_model()], data_sets, "dynamax-raw", post_process=True, resamples=0)
     keys = [row[:2] for row in report.table("sts").rows]
     assert keys == [("toy.txt", "cosine"), ("toy.txt", "dynamax-raw"), ("toy.txt+pp", "cosine")]
@@ -390,16 +384,12 @@ def test_post_processed_cosine_has_a_name_and_without_resamples_there_are_no_int
         ({"baseline": "all"}, "the baseline cannot be measured: it is one similarity"),
     ],
 )
-def test_wrong_settings_are_refused_before_anything_is_measured(
-    settings: dict[str, object], message: str
-) -> None:
+def test_wrong_settings_are_refused_before_anything_is_measured(settings, message):
     with pytest.raises(DataError, match=message):
-        StsStudy(StsSettings(**settings), QUIET, [])  # type: ignore[arg-type]
+        StsStudy(StsSettings(**settings), QUIET, [])
 
 
-def test_similarities_that_lack_a_module_are_left_out_with_a_note(
-    data_sets: list[DataSet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_similarities_that_lack_a_module_are_left_out_with_a_note(data_sets, monkeypatch):
     monkeypatch.setattr("surprise_rerank.eval.studies.sts.is_installed", lambda module: module != "ot")
     report = measured([word_model()], data_sets[2:], "cosine", "wmd")
     assert {row[1] for row in report.table("sts-weighted").rows} == {"cosine"}
@@ -411,7 +401,7 @@ def test_similarities_that_lack_a_module_are_left_out_with_a_note(
 # The command
 
 
-def test_the_command_prints_the_years_and_writes_everything(tmp_path: Path) -> None:
+def test_the_command_prints_the_years_and_writes_everything(tmp_path):
     year(tmp_path)
     vectors = write_vectors(tmp_path / "vectors.txt", ("a", "the", "cat", "dog", "dogs", "up", "sky"), 5)
     report = tmp_path / "report.json"

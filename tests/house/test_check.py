@@ -1,7 +1,5 @@
 """The tables of the documentation show what `benchmarks/expected/` says, and the script tells what is off."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib
@@ -33,9 +31,7 @@ open(sys.argv[sys.argv.index("--report") + 1], "w").write(json.dumps({"tables": 
         ("nobody", 0.5, ["t, nobody, RR: nan, expected 0.5 +- 0.002"]),
     ],
 )
-def test_a_score_holds_within_its_tolerance_and_is_told_otherwise(
-    tmp_path: Path, row: str, wanted: object, messages: list[str]
-) -> None:
+def test_a_score_holds_within_its_tolerance_and_is_told_otherwise(tmp_path, row, wanted, messages):
     (tmp_path / "own.py").write_text(SCRIPT)
     content = {"command": f"python {tmp_path / 'own.py'}", "tolerance": 0.002}
     assert check.run({**content, "tables": {"t": {row: {"RR": wanted}}}}, None) == (messages, 1)
@@ -44,7 +40,7 @@ def test_a_score_holds_within_its_tolerance_and_is_told_otherwise(
     assert "no_such is not installed" in check.lacks({"needs": {"modules": ["no_such"]}}, None)
 
 
-def test_the_lock_file_has_versions_that_the_project_allows() -> None:
+def test_the_lock_file_has_versions_that_the_project_allows():
     locked = dict(line.split("==") for line in check.LOCK.read_text("utf-8").splitlines()[1:])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     for line in project["dependencies"]:
@@ -59,7 +55,7 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
 
-def test_links_to_headings_lead_to_one_on_github() -> None:
+def test_links_to_headings_lead_to_one_on_github():
     pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     anchors = {
         page.name: {
@@ -80,7 +76,7 @@ def test_links_to_headings_lead_to_one_on_github() -> None:
     assert not broken
 
 
-def test_every_file_of_figures_is_linked_from_a_page_and_tables_are_those_of_the_files() -> None:
+def test_every_file_of_figures_is_linked_from_a_page_and_tables_are_those_of_the_files():
     pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
     for file in (ROOT / "docs" / "figures").iterdir():
         assert any(f"(figures/{file.name})" in text for text in pages.values()), file.name

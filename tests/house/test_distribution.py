@@ -1,7 +1,5 @@
 """What `make dist` makes: a wheel that works, and a source distribution that makes the same wheel."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -72,7 +70,7 @@ def environment(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempP
     return folder
 
 
-def test_both_hold_the_project_and_nothing_else(checkout: Path, distributions: tuple[Path, Path]) -> None:
+def test_both_hold_the_project_and_nothing_else(checkout, distributions):
     def files(*folders: str) -> set[str]:
         paths = (path for folder in folders for path in (checkout / folder).rglob("*") if path.is_file())
         return {path.relative_to(checkout).as_posix() for path in paths}
@@ -93,9 +91,7 @@ def test_both_hold_the_project_and_nothing_else(checkout: Path, distributions: t
 
 
 @pytest.mark.parametrize("missing", [(), ("torch", "sentence_transformers", "transformers")])
-def test_the_wheel_works_also_without_torch(
-    environment: Path, tmp_path: Path, missing: tuple[str, ...]
-) -> None:
+def test_the_wheel_works_also_without_torch(environment, tmp_path, missing):
     smoke = Path(__file__).with_name("wheel_smoke.py")
     version, folder, *_ = run(environment / "bin" / "python", "-P", smoke, *missing, cwd=tmp_path).split()
     assert Path(folder).is_relative_to(environment)

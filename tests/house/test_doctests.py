@@ -1,7 +1,5 @@
 """The examples in docstrings are true."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import pkgutil
@@ -34,7 +32,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_examples_in_docstrings_are_true(name: str):
+def test_examples_in_docstrings_are_true(name):
     try:
         module = importlib.import_module(name)
     except MissingExtraError as error:
@@ -45,7 +43,7 @@ def test_examples_in_docstrings_are_true(name: str):
 @pytest.mark.parametrize(
     "page", ["scores", "indexing", "encoders", "classification", "thresholds", "adapters", "similar"]
 )
-def test_examples_in_the_documentation_are_true(page: str, monkeypatch: pytest.MonkeyPatch):
+def test_examples_in_the_documentation_are_true(page, monkeypatch):
     if page == "thresholds":  # as it is for users
         monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
     needs = {"adapters": ["langchain_core", "llama_index", "haystack", "rerankers", "pyterrier"]}

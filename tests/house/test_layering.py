@@ -1,7 +1,5 @@
 """The rules of the house, read from the source: who may import whom, and how large a room gets."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

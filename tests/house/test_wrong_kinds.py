@@ -1,10 +1,7 @@
 """No public function takes an argument of the wrong kind, or ends in an exception that is not ours."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +28,7 @@ from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.similarities.definitions import WordStatistics
 
 
-def test_every_argument_of_the_wrong_kind_is_refused_in_words(tmp_path: Path):
+def test_every_argument_of_the_wrong_kind_is_refused_in_words(tmp_path):
     outcomes = defaultdict(list)
     for case in cases(Things(tmp_path)):
         outcome, words = case.outcome()
@@ -53,8 +50,8 @@ MAKERS: dict[str, Callable[[Any], object]] = {
     "MultiVectorEncoder": lambda wrong: MultiVectorEncoder(wrong, "model"),
     "build_system": lambda wrong: build_system("cosine", wrong),
     "similar_documents": lambda wrong: similar_documents([("a", "b"), ("c", "d")], encoder=wrong),
-    "RetryPolicy": lambda wrong: RetryPolicy(first_wait=str(wrong)),  # type: ignore[arg-type]
-    "score_threshold": lambda wrong: SearchOptions(score_threshold=str(wrong)),  # type: ignore[arg-type]
+    "RetryPolicy": lambda wrong: RetryPolicy(first_wait=str(wrong)),
+    "score_threshold": lambda wrong: SearchOptions(score_threshold=str(wrong)),
     "WordStatistics.of": lambda wrong: WordStatistics.of(str(wrong)),
     "settings": lambda wrong: similar_documents([("a", "b")], wrong),
 }
@@ -62,7 +59,7 @@ MAKERS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("wrong", [3, [1], {"a": 1}, b"dogs", np.zeros((2, 2))], ids=str)
 @pytest.mark.parametrize("maker", MAKERS)
-def test_what_modules_make_of_the_wrong_kind_is_refused_in_words(maker: str, wrong: object):
+def test_what_modules_make_of_the_wrong_kind_is_refused_in_words(maker, wrong):
     with pytest.raises(DataError, match=r"must be|; give "):
         MAKERS[maker](wrong)
 
@@ -81,7 +78,7 @@ def index() -> DocumentIndex:
     return index
 
 
-def test_a_string_is_no_list_of_its_letters(index: DocumentIndex):
+def test_a_string_is_no_list_of_its_letters(index):
     index.set_ensemble(index.ensemble())
     for call in (index.delete, lambda ids: index.fetch(ids, frozenset()), index.add_questions):
         with pytest.raises(
@@ -89,18 +86,18 @@ def test_a_string_is_no_list_of_its_letters(index: DocumentIndex):
         ):
             call("12")
     assert len(index) == 3
-    assert index.statistics().record.count == 3  # type: ignore[union-attr]
+    assert index.statistics().record.count == 3
     with pytest.raises(DataError, match=r"documents\[0\] must be a Document, got {'id': '3'}"):
-        index.sync([{"id": "3"}])  # type: ignore[list-item]
+        index.sync([{"id": "3"}])
 
 
 @pytest.mark.parametrize("kind", ["list", "generator", "array", "column"])
-def test_lists_are_taken_as_people_have_them(index: DocumentIndex, kind: str):
+def test_lists_are_taken_as_people_have_them(index, kind):
     ids = ["1", "12"]
     if kind == "generator":
-        ids = (name for name in ids)  # type: ignore[assignment]
+        ids = (name for name in ids)
     elif kind == "array":
-        ids = np.array(ids)  # type: ignore[assignment]
+        ids = np.array(ids)
     elif kind == "column":
         ids = pytest.importorskip("pandas").Series(ids)
     assert index.delete(ids) == 2
@@ -109,7 +106,7 @@ def test_lists_are_taken_as_people_have_them(index: DocumentIndex, kind: str):
         index.fetch(["12"], frozenset())
 
 
-def test_an_id_is_looked_up_as_it_was_stored(index: DocumentIndex):
+def test_an_id_is_looked_up_as_it_was_stored(index):
     index.sync([Document("a\ud800", "dddd")])
     assert index.documents(["a\ud800"])["a\ud800"].text == "dddd"
     assert index.fetch(["a\ud800"], frozenset()).ids == ("a\ufffd",)
@@ -117,7 +114,7 @@ def test_an_id_is_looked_up_as_it_was_stored(index: DocumentIndex):
     assert index.delete(["a\ud800"]) == 1
 
 
-def test_there_are_as_many_names_as_questions(index: DocumentIndex):
+def test_there_are_as_many_names_as_questions(index):
     with pytest.raises(DataError, match="the number of ids must be 2, got 1; give one for each"):
         index.pipeline("cosine").encoded(["a", "b"], ["q"])
     texts = index.text_reranker("cosine").rank("a", ["a", "bb"], ids=(name for name in ("2", None)))
@@ -125,7 +122,7 @@ def test_there_are_as_many_names_as_questions(index: DocumentIndex):
 
 
 @pytest.mark.parametrize("change", ["rebuild", "prune", "renew"])
-def test_an_empty_source_takes_nothing_away(tmp_path: Path, change: str):
+def test_an_empty_source_takes_nothing_away(tmp_path, change):
     with DocumentIndex.open(tmp_path / "index", ENCODER) as index:
         index.sync([Document("1", "a"), Document("2", "bb")])
         if change != "renew":
@@ -167,7 +164,7 @@ def test_a_condition_that_tests_nothing_is_refused_wherever_it_comes_from():
         ({"x": float("nan")}, "a finite number"),
     ],
 )
-def test_metadata_that_cannot_be_stored_name_their_key(metadata: dict, words: str):
+def test_metadata_that_cannot_be_stored_name_their_key(metadata, words):
     with pytest.raises(DataError, match=words):
         Document("d", "text", metadata=metadata)
 
@@ -177,10 +174,10 @@ def test_numbers_of_numpy_are_numbers():
         "d", "text", metadata={"year": np.int64(2020), "shares": np.array([0.5]), "pair": (1, 2)}
     )
     assert document.metadata == {"year": 2020, "shares": [0.5], "pair": [1, 2]}
-    assert Passages(tokens=np.int64(64)).tokens == 64  # type: ignore[arg-type]
+    assert Passages(tokens=np.int64(64)).tokens == 64
 
 
 @pytest.mark.parametrize("wrong", [{"tokens": "no"}, {"passages": 5}, {"bm25": True}, {"pooling": 0.5}])
-def test_options_of_an_index_are_of_their_kinds(wrong: dict):
+def test_options_of_an_index_are_of_their_kinds(wrong):
     with pytest.raises(DataError, match=f"IndexOptions.{next(iter(wrong))} must be"):
         IndexOptions(**wrong)

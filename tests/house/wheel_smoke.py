@@ -3,8 +3,6 @@
 Modules that are named behind it are as if they were not installed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import subprocess
@@ -32,7 +30,7 @@ def hide(modules: list[str]) -> None:
     def find_others(name: str, path: Any = None, target: Any = None) -> Any:
         return None if name.partition(".")[0] in modules else find(name, path, target)
 
-    PathFinder.find_spec = find_others  # type: ignore[method-assign]
+    PathFinder.find_spec = find_others
 
 
 def count_words(texts: list[str]) -> list[list[float]]:

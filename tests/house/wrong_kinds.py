@@ -1,7 +1,5 @@
 """Arguments of all public functions with values of the wrong kind, made from the signatures."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import math
@@ -14,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 import surprise_rerank
 from surprise_rerank import Document, DocumentIndex, FunctionEncoder, SurpriseRerankError

@@ -1,7 +1,5 @@
 """What a token of Qdrant must reach, for reading and for writing; on a real server that takes tokens."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
@@ -11,9 +9,9 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import UnexpectedResponse
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.location import Location
@@ -105,20 +103,19 @@ def search(index: DocumentIndex) -> None:
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_to_search_a_token_reads_three_names_or_everything(desk: Desk, everything: bool) -> None:
+def test_to_search_a_token_reads_three_names_or_everything(desk, everything):
     own = token(desk.key, "r") if everything else desk.own("r", *ALL)
     with desk.opened(own, WordEncoder()) as index:
         search(index)
         assert index.status().documents == 20
         spread = index.placement()
-        assert spread is not None
         assert spread.shards
         with pytest.raises(StoreError, match=r"refuses access.*a key or a token that may"):
             index.sync([*DOCUMENTS, Document("new", "more text")], background=False)
 
 
 @pytest.mark.parametrize("mode", ["prw", "rw"])
-def test_to_add_documents_a_token_writes_to_three_names(desk: Desk, mode: str) -> None:
+def test_to_add_documents_a_token_writes_to_three_names(desk, mode):
     own = desk.own(mode, *ALL)
     with desk.opened(own, WordEncoder()) as index:
         search(index)
@@ -132,13 +129,13 @@ def test_to_add_documents_a_token_writes_to_three_names(desk: Desk, mode: str) -
         assert len(index) == 20
 
 
-def test_a_token_for_everything_may_all(desk: Desk) -> None:
+def test_a_token_for_everything_may_all(desk):
     with desk.opened(token(desk.key, "m"), WordEncoder()) as index:
         index.rebuild(DOCUMENTS, background=False)
         index.set_ensemble(Ensemble.from_vectors(WordEncoder().encode(QUESTIONS).dense, model="words"))
 
 
-def test_a_token_that_reaches_too_little_is_told_what_it_must_reach(desk: Desk) -> None:
+def test_a_token_that_reaches_too_little_is_told_what_it_must_reach(desk):
     every = [f"'{desk.name}{own}'" for own in ALL]
     for endings in ((), ("",), ("@1",), ("@1", "@1.files")):
         with pytest.raises(StoreError, match="must reach") as caught:
@@ -153,7 +150,7 @@ def test_a_token_that_reaches_too_little_is_told_what_it_must_reach(desk: Desk) 
             index.pipeline("surprise")
 
 
-def test_after_a_rebuild_a_token_for_the_version_before_is_told_so(desk: Desk) -> None:
+def test_after_a_rebuild_a_token_for_the_version_before_is_told_so(desk):
     with desk.opened(desk.own("r", *ALL), WordEncoder()) as reader:
         search(reader)
         with desk.opened(None, WordEncoder()) as index:
@@ -162,6 +159,6 @@ def test_after_a_rebuild_a_token_for_the_version_before_is_told_so(desk: Desk) -
             search(reader)
 
 
-def test_a_key_that_the_server_does_not_know_is_told_so(desk: Desk) -> None:
+def test_a_key_that_the_server_does_not_know_is_told_so(desk):
     with pytest.raises(StoreError, match=r"refuses access \(401.*to a key"):
         desk.opened("another-key")

@@ -1,7 +1,5 @@
 """What is asked of a server, and how its answers are read, by REST and gRPC."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json
@@ -14,7 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from faults import Proxy, Seen, Status
+from helpers.faults import Proxy, Seen, Status
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client import grpc as messages
 
@@ -158,9 +156,7 @@ def engine_by_grpc(told_of_one: Proxy) -> Iterator[ClientEngine]:
 
 
 @pytest.mark.parametrize("answers", [spread(8, 9), {"List": messages.ListCollectionsResponse()}])
-def test_a_port_of_grpc_that_is_another_servers_is_refused(
-    told_of_one: Proxy, answers: dict[str, Any]
-) -> None:
+def test_a_port_of_grpc_that_is_another_servers_is_refused(told_of_one, answers):
     with (
         by_grpc(told_of_one, answers) as (_, where),
         pytest.raises(StoreError, match=r"is another Qdrant than that of http://127.0.0.1:.*give grpc_port="),
@@ -168,7 +164,7 @@ def test_a_port_of_grpc_that_is_another_servers_is_refused(
         Nodes.of(where)
 
 
-def test_the_first_collection_is_made_where_the_url_says(server: Proxy) -> None:
+def test_the_first_collection_is_made_where_the_url_says(server):
     with by_grpc(server, {"List": messages.ListCollectionsResponse()}) as (_, where):
         engine = ClientEngine(Nodes.of(where), "x")  # two empty servers cannot be told apart
 
@@ -185,7 +181,7 @@ def test_the_first_collection_is_made_where_the_url_says(server: Proxy) -> None:
 ASKED = models.QueryRequest(query=models.NearestQuery(nearest=[1.0, 2.0]), using="dense", limit=3)
 
 
-def test_vectors_travel_in_the_shortest_digits_of_float32(server: Proxy, engine: ClientEngine) -> None:
+def test_vectors_travel_in_the_shortest_digits_of_float32(server, engine):
     server.answers["query_batch_points"] = [{"points": []}]
     rng = np.random.default_rng(0)
     tokens = rng.normal(size=(17, 384)).astype(np.float32)
@@ -211,7 +207,7 @@ def test_vectors_travel_in_the_shortest_digits_of_float32(server: Proxy, engine:
     assert len(server.seen[-1].body) < 100_000 < len(asked.model_dump_json())
 
 
-def test_a_number_that_no_server_takes_is_sent_for_its_answer(server: Proxy, engine: ClientEngine) -> None:
+def test_a_number_that_no_server_takes_is_sent_for_its_answer(server, engine):
     server.answers["query_batch_points"] = [{"points": []}]
     large = models.Filter(must=[models.FieldCondition(key="n", match=models.MatchValue(value=2**70))])
     engine.query_batch([ASKED.model_copy(update={"filter": large})])
@@ -236,9 +232,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize("by", ["rest", "grpc"])
-def test_points_come_back_with_their_vectors_and_payloads(
-    server: Proxy, request: pytest.FixtureRequest, by: str
-) -> None:
+def test_points_come_back_with_their_vectors_and_payloads(server, request, by):
     server.answers["query_batch_points"] = [{"points": POINTS}, {"points": []}]
     engine = request.getfixturevalue("engine" if by == "rest" else "engine_by_grpc")
     (first, second, third), none = engine.query_batch([ASKED, ASKED])
@@ -260,7 +254,7 @@ def test_points_come_back_with_their_vectors_and_payloads(
         assert seen.headers["api-key"] == KEY
 
 
-def test_a_collection_is_made_with_what_its_manifest_says(server: Proxy, engine: ClientEngine) -> None:
+def test_a_collection_is_made_with_what_its_manifest_says(server, engine):
     server.answers["info"] = json.dumps({"title": "qdrant", "version": "1.18.3"}).encode()
     options = IndexOptions(
         surprise_vector=True,
@@ -317,14 +311,14 @@ def test_a_collection_is_made_with_what_its_manifest_says(server: Proxy, engine:
     ],
 )
 def test_token_vectors_are_in_codes_where_server_and_dimension_allow_it(
-    server: Proxy, engine: ClientEngine, version: str, dimension: int, numbers: models.Datatype
-) -> None:
+    server, engine, version, dimension, numbers
+):
     server.answers["info"] = json.dumps({"title": "qdrant", "version": version}).encode()
     assert engine.token_numbers(dimension) == numbers
 
 
 @pytest.mark.parametrize("version", ["1.12.1", "1.15.4", "1.16.0", "1.18.3-dev", "2.0.1", "unknown", None])
-def test_a_server_that_is_too_old_is_told_when_an_index_is_opened(server: Proxy, version: str | None) -> None:
+def test_a_server_that_is_too_old_is_told_when_an_index_is_opened(server, version):
     """Later ones are taken, and such that do not say, or hide it."""
     server.answers |= {"info": json.dumps({"title": "qdrant", "version": version}).encode()}
     if version is None:
@@ -336,7 +330,7 @@ def test_a_server_that_is_too_old_is_told_when_an_index_is_opened(server: Proxy,
     assert server.came("get_aliases") == (version != "1.12.1")
 
 
-def test_the_places_of_shards_are_read_with_what_the_key_may_see(server: Proxy, engine: ClientEngine) -> None:
+def test_the_places_of_shards_are_read_with_what_the_key_may_see(server, engine):
     server.answers |= {
         "get_collection": told(PARAMS, {}),
         "collection_cluster_info": {
@@ -360,7 +354,6 @@ def test_the_places_of_shards_are_read_with_what_the_key_may_see(server: Proxy, 
     }
     assert engine.spread() == PARAMS
     found = engine.placement()
-    assert found is not None
     assert str(found) == "2 shards, 2 copies of each, a write waits for 1"
     assert [str(own) for own in found.shards] == [
         "http://b:2 active, not reached",
@@ -368,7 +361,6 @@ def test_the_places_of_shards_are_read_with_what_the_key_may_see(server: Proxy, 
     ]
     server.fault("cluster_status", Status(503), times=9)
     hidden = engine.placement()
-    assert hidden is not None
     assert str(hidden.shards[1]) == "node 6 dead; node 7 active, 4 points"
     assert server.came("cluster_status") == 2
     server.fault("collection_cluster_info", Status(403, "no"))
@@ -377,7 +369,7 @@ def test_the_places_of_shards_are_read_with_what_the_key_may_see(server: Proxy, 
 
 
 @pytest.mark.parametrize("kind", [QdrantClient, AsyncQdrantClient])
-def test_a_client_that_is_given_is_asked_or_copied(server: Proxy, kind: type) -> None:
+def test_a_client_that_is_given_is_asked_or_copied(server, kind):
     server.answers |= {"collection_exists": {"exists": True}, "count": {"count": 3}}
     given = kind(server.url, check_compatibility=False)
     connection = connect(given)
@@ -389,9 +381,7 @@ def test_a_client_that_is_given_is_asked_or_copied(server: Proxy, kind: type) ->
         assert given.collection_exists("x"), "it stays open"
 
 
-def test_a_key_without_tls_is_one_line_and_for_other_machines_only(
-    server: Proxy, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_key_without_tls_is_one_line_and_for_other_machines_only(server, caplog):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Nodes.of(Location(url=server.url, api_key="secret")).close()

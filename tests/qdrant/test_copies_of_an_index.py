@@ -1,12 +1,7 @@
 """An index that is copied with its vectors: nothing is encoded, and it answers as before."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from conftest import Opener
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, Location
 from surprise_rerank.connectors.qdrant.writing.copying import copy_index
@@ -28,7 +23,7 @@ def answers(index: DocumentIndex) -> list[tuple[str, list[float]]]:
     return [(ranked[0].id, [round(hit.score, 2) for hit in ranked]) for ranked in hits]
 
 
-def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index: Opener, tmp_path: Path) -> None:
+def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index, tmp_path):
     encoder = WordEncoder()
     options = IndexOptions(surprise_vector=True)
     with DocumentIndex.open(tmp_path / "first", encoder, options=options) as first:
@@ -53,7 +48,7 @@ def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index: Opener, tmp
             copy_index(first.storage, place)
 
 
-def test_an_interrupted_copy_is_not_seen_and_is_gone_on_with(tmp_path: Path, monkeypatch) -> None:
+def test_an_interrupted_copy_is_not_seen_and_is_gone_on_with(tmp_path, monkeypatch):
     encoder = WordEncoder()
     with DocumentIndex.open(tmp_path / "first", encoder) as first:
         first.sync(DOCUMENTS, background=False)
@@ -75,9 +70,7 @@ def test_an_interrupted_copy_is_not_seen_and_is_gone_on_with(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("lost", [slice(0, 0), slice(0, 60)])
-def test_a_copy_that_fails_leaves_no_index(
-    open_index: Opener, tmp_path: Path, monkeypatch, lost: slice
-) -> None:
+def test_a_copy_that_fails_leaves_no_index(open_index, tmp_path, monkeypatch, lost):
     """Neither one without points, nor one that lacks some."""
     encoder = WordEncoder()
     with DocumentIndex.open(tmp_path / "first", encoder) as first:

@@ -1,7 +1,5 @@
 """Files of an index that were lost or changed behind its back."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -9,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -22,7 +20,7 @@ DOCUMENTS = [Document(str(i), f"w{i} w{i % 7} common") for i in range(60)]
 _STORE_AND_DIE = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
-from words import WordEncoder
+from helpers.words import WordEncoder
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
 index = DocumentIndex.open({folder!r}, WordEncoder(16))
@@ -45,7 +43,7 @@ def _vectors(folder: Path) -> list[Path]:
     return sorted(large, key=lambda path: path.stat().st_blocks)
 
 
-def test_a_bit_deep_inside_a_file_is_found_by_reading_all_of_them(folder: Path) -> None:
+def test_a_bit_deep_inside_a_file_is_found_by_reading_all_of_them(folder):
     assert check_files(folder) > 2**20
     for path in _vectors(folder)[::5]:
         content = bytearray(path.read_bytes())
@@ -63,7 +61,7 @@ def test_a_bit_deep_inside_a_file_is_found_by_reading_all_of_them(folder: Path) 
     assert check_files(folder) > 2**20
 
 
-def test_what_a_later_change_did_not_touch_is_still_compared(folder: Path) -> None:
+def test_what_a_later_change_did_not_touch_is_still_compared(folder):
     with DocumentIndex.open(folder, ENCODER) as index:
         index.sync([Document("new", "w3 w4")], background=False)
     assert check_files(folder) > 2**20
@@ -76,7 +74,7 @@ def test_what_a_later_change_did_not_touch_is_still_compared(folder: Path) -> No
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills a process")
-def test_what_is_lost_after_a_kill_is_not_taken_for_an_empty_index(folder: Path) -> None:
+def test_what_is_lost_after_a_kill_is_not_taken_for_an_empty_index(folder):
     tests = Path(__file__).parents[1]
     program = _STORE_AND_DIE.format(tests=str(tests), folder=str(folder))
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL

@@ -1,12 +1,10 @@
 """Deleted means gone: no file of an index in a folder holds the text of a deleted document."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines import edge_purge
@@ -34,7 +32,7 @@ def found(index: DocumentIndex) -> set[str]:
     return set(index.pipeline("cosine").search("an address", 400).ids)
 
 
-def test_no_file_holds_what_was_deleted_once_the_index_is_closed(tmp_path: Path) -> None:
+def test_no_file_holds_what_was_deleted_once_the_index_is_closed(tmp_path):
     with DocumentIndex.open(tmp_path, WordEncoder()) as index:
         index.sync(DOCUMENTS, background=False)
         index.delete([f"u{i}" for i in range(250)])
@@ -51,7 +49,7 @@ def test_no_file_holds_what_was_deleted_once_the_index_is_closed(tmp_path: Path)
             assert found(index) == {new.id, *(d.id for d in DOCUMENTS[first:])}
 
 
-def test_purge_takes_replaced_texts_out_of_an_open_index(tmp_path: Path) -> None:
+def test_purge_takes_replaced_texts_out_of_an_open_index(tmp_path):
     with DocumentIndex.open(tmp_path, WordEncoder()) as index:
         index.sync(DOCUMENTS, background=False)
         index.sync([Document("u7", "nothing")], background=False)
@@ -65,9 +63,7 @@ def test_purge_takes_replaced_texts_out_of_an_open_index(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("step", ["_vacuum", "finish_purge", "_probe"])
-def test_a_purge_that_was_interrupted_is_done_by_the_next_who_changes_the_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_purge_that_was_interrupted_is_done_by_the_next_who_changes_the_index(tmp_path, monkeypatch, step):
     class Killed(BaseException):
         """As if the process ended here."""
 

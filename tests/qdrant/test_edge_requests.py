@@ -1,7 +1,5 @@
 """Qdrant Edge answers translated requests as qdrant-client's local mode answers the originals."""
 
-from __future__ import annotations
-
 import datetime
 import uuid
 from collections.abc import Callable, Iterator
@@ -242,7 +240,7 @@ TRIVIAL = {"any of nothing",
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_conditions_hold_for_the_same_points(name: str, both: Both) -> None:
+def test_conditions_hold_for_the_same_points(name, both):
     asked = {"query": nearest(QUERY), "using": "dense", "limit": 100}
     found = same(both(models.QueryRequest(**asked, filter=models.Filter(must=[CONDITIONS[name]]))))
     others = same(both(models.QueryRequest(**asked, filter=models.Filter(must_not=[CONDITIONS[name]]))))
@@ -251,7 +249,7 @@ def test_conditions_hold_for_the_same_points(name: str, both: Both) -> None:
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_filters_choose_the_same_points(name: str, both: Both) -> None:
+def test_filters_choose_the_same_points(name, both):
     same(both(models.QueryRequest(query=nearest(QUERY), using="dense", filter=FILTERS[name], limit=100)))
 
 
@@ -313,11 +311,11 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_requests_have_the_same_answers(name: str, both: Both) -> None:
+def test_requests_have_the_same_answers(name, both):
     assert same(both(models.QueryRequest(**REQUESTS[name])))
 
 
-def test_without_a_query_every_point_may_come(both: Both) -> None:
+def test_without_a_query_every_point_may_come(both):
     ours, theirs = both(models.QueryRequest(filter=RED, limit=100))
     assert answer(ours).keys() == answer(theirs).keys()
     assert len(both(models.QueryRequest())[0]) == 10
@@ -332,13 +330,13 @@ def test_without_a_query_every_point_may_come(both: Both) -> None:
         (True, payload(11).keys()),
     ],
 )
-def test_only_the_fields_asked_for_come(with_payload: Any, fields: set[str] | None, both: Both) -> None:
+def test_only_the_fields_asked_for_come(with_payload, fields, both):
     chosen = models.Filter(must=[models.HasIdCondition(has_id=[11])])
     for points in both(models.QueryRequest(filter=chosen, with_payload=with_payload)):
         assert (points[0].payload and points[0].payload.keys()) == fields
 
 
-def test_a_condition_of_two_tests_holds_where_either_does(shard: Any) -> None:
+def test_a_condition_of_two_tests_holds_where_either_does(shard):
     """In Rust; local mode looks at the first one only, so the two do not agree here."""
     either = field("n", match=models.MatchValue(value=3), range=models.Range(gte=36))
     request = models.QueryRequest(filter=models.Filter(must=[either]), limit=100)
@@ -356,7 +354,7 @@ def test_a_condition_of_two_tests_holds_where_either_does(shard: Any) -> None:
         ({"query": models.FormulaQuery(formula=models.ExpExpression(exp="$score"))}, "formula with a Exp"),
     ],
 )
-def test_what_the_index_does_not_ask_is_refused_in_a_line(request_: dict[str, Any], named: str) -> None:
+def test_what_the_index_does_not_ask_is_refused_in_a_line(request_, named):
     with pytest.raises(StoreError, match=named) as told:
         to_query_request(models.QueryRequest(**request_))
     assert "\n" not in str(told.value)

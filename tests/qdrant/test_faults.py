@@ -1,22 +1,18 @@
 """A server that fails while documents are stored: each is there once afterwards, or the error names it."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from faults import Broken, Fault, Faults, Proxy, Status
+from helpers.faults import Broken, Fault, Faults, Proxy, Status, cleaned, server_url
+from helpers.words import Acting, WordEncoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from real_server import cleaned, server_url
-from words import Acting, WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
@@ -93,7 +89,7 @@ def indexing_error(sync: Callable[[], object], collection: Sequence[Document]) -
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)
-def test_a_fault_that_passes_loses_nothing(qdrant: Any, fault: Fault) -> None:
+def test_a_fault_that_passes_loses_nothing(qdrant, fault):
     with opened(qdrant, timeout=3 if fault is Broken.SILENT else 30) as index:
         qdrant.heal()
         qdrant.fault("upsert", fault, after=1)
@@ -104,7 +100,7 @@ def test_a_fault_that_passes_loses_nothing(qdrant: Any, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", LASTING, ids=str)
-def test_a_fault_that_stays_is_told_with_the_documents_that_are_missing(qdrant: Any, fault: Fault) -> None:
+def test_a_fault_that_stays_is_told_with_the_documents_that_are_missing(qdrant, fault):
     encoder = WordEncoder()
     with opened(qdrant, encoder=encoder) as index:
         qdrant.heal()
@@ -158,12 +154,7 @@ def contents(qdrant: Faults, name: str) -> dict[str, tuple[Any, Any]]:
     lengths=st.tuples(*[st.lists(st.sampled_from([1, 5, 12, 30]), min_size=80, max_size=80)] * 2),
     prune=st.booleans(),
 )
-def test_whatever_fails_the_index_becomes_what_it_would_be_without(
-    qdrant: Any,
-    script: list[tuple[str, Fault, int, int]],
-    lengths: tuple[list[int], list[int]],
-    prune: bool,
-) -> None:
+def test_whatever_fails_the_index_becomes_what_it_would_be_without(qdrant, script, lengths, prune):
     qdrant.heal()
     old, new = of_lengths(lengths[0], ""), of_lengths(lengths[1], "s")
     with (
@@ -204,14 +195,14 @@ def restarting(away: Any) -> Acting:
     return Acting(restart, 1)
 
 
-def test_a_server_that_starts_again_is_waited_for(qdrant: Any) -> None:
+def test_a_server_that_starts_again_is_waited_for(qdrant):
     with opened(qdrant, encoder=restarting(qdrant), retries=PATIENT) as index:
         assert index.sync(documents()).added == 200
         assert_whole(qdrant, index, documents())
 
 
 @pytest.mark.server
-def test_a_connection_of_grpc_that_is_lost_is_waited_for() -> None:
+def test_a_connection_of_grpc_that_is_lost_is_waited_for():
     url = server_url()
     behind = f"http://{urlsplit(url).hostname}:{Location(url=url).grpc_port_of(url)}"
     with Proxy(behind) as proxy, cleaned(url, proxy.prefix) as proxy.store:
@@ -221,7 +212,7 @@ def test_a_connection_of_grpc_that_is_lost_is_waited_for() -> None:
             assert_whole(proxy, index, documents())
 
 
-def test_a_collection_deleted_under_way_takes_all_documents_with_it(qdrant: Any) -> None:
+def test_a_collection_deleted_under_way_takes_all_documents_with_it(qdrant):
     def delete() -> None:
         qdrant.store.delete_collection(f"{qdrant.prefix}@1")
 
@@ -234,7 +225,7 @@ def test_a_collection_deleted_under_way_takes_all_documents_with_it(qdrant: Any)
         assert_whole(qdrant, index, documents())
 
 
-def test_a_rebuild_that_fails_leaves_the_version_in_use(qdrant: Any) -> None:
+def test_a_rebuild_that_fails_leaves_the_version_in_use(qdrant):
     changed = [Document(d.id, f"{d.text} changed", metadata=d.metadata) for d in documents()]
     with opened(qdrant) as index:
         index.sync(documents())
@@ -251,7 +242,7 @@ def test_a_rebuild_that_fails_leaves_the_version_in_use(qdrant: Any) -> None:
         assert_whole(qdrant, index, changed)
 
 
-def test_a_collection_whose_making_was_not_answered_is_made_once(qdrant: Any) -> None:
+def test_a_collection_whose_making_was_not_answered_is_made_once(qdrant):
     qdrant.fault("create_collection", Broken.CUT)
     qdrant.fault("update_collection_aliases", Broken.CUT)
     with opened(qdrant) as index:
@@ -261,9 +252,7 @@ def test_a_collection_whose_making_was_not_answered_is_made_once(qdrant: Any) ->
 
 
 @pytest.mark.parametrize(("request_", "ending"), [("get_aliases", ""), ("get_collection", "@1")])
-def test_who_may_not_see_all_of_an_index_is_told_what_a_token_must_reach(
-    qdrant: Any, request_: str, ending: str
-) -> None:
+def test_who_may_not_see_all_of_an_index_is_told_what_a_token_must_reach(qdrant, request_, ending):
     opened(qdrant).close()
     qdrant.fault(request_, Status(403, "Access to it is required"), collection=ending, times=9)
     names = ", ".join(f"'{qdrant.prefix}{own}'" for own in ("", "@1")) + f" and '{qdrant.prefix}@1.files'"
@@ -276,7 +265,7 @@ def large(name: str, size: int) -> Document:
     return Document(name, f"alpha {name}", metadata={"attachment": "x" * size})
 
 
-def test_a_document_above_the_limit_is_named_and_all_others_are_stored(qdrant: Any) -> None:
+def test_a_document_above_the_limit_is_named_and_all_others_are_stored(qdrant):
     """A request takes eight of the large documents."""
     many = [large(str(n), 20_000) for n in range(50)]
     many[7], many[31] = large("7", 300_000), large("31", 300_000)
@@ -311,13 +300,7 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[Proxy]:
         yield request.getfixturevalue("in_front")
 
 
-def test_the_key_is_in_no_error_no_record_and_no_file(
-    guarded: Proxy,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_key_is_in_no_error_no_record_and_no_file(guarded, caplog, capfd, tmp_path, monkeypatch):
     for variable in ("HOME", "XDG_CACHE_HOME", "TMPDIR"):
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.chdir(tmp_path)

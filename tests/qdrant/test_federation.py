@@ -1,14 +1,12 @@
 """Several collections that answer a question together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 from surprise_rerank import DataError, Document, DocumentIndex, Federation
 from surprise_rerank.connectors.attached import Collection
@@ -38,7 +36,7 @@ def money() -> Collection:
     return made
 
 
-def test_a_question_finds_the_collection_that_answers_it(pets: DocumentIndex, money: Collection) -> None:
+def test_a_question_finds_the_collection_that_answers_it(pets, money):
     both = Federation({"pets": pets, "money": money})
     assert repr(both) == "<Federation: pets, money>"
     for question, name in (("why do dogs bark", "pets"), ("which banks raised rates", "money")):
@@ -54,7 +52,7 @@ def test_a_question_finds_the_collection_that_answers_it(pets: DocumentIndex, mo
         assert own == list(alone.ids[: len(own)])
 
 
-def test_options_are_of_every_collection(pets: DocumentIndex, money: Collection) -> None:
+def test_options_are_of_every_collection(pets, money):
     both = Federation([pets, money])
     assert len(both.search("why do dogs bark", 3)) == 3
     found = both.search("why do dogs bark", 50, min_percentile=0.9)
@@ -71,14 +69,14 @@ def test_options_are_of_every_collection(pets: DocumentIndex, money: Collection)
     assert any(hit.duplicates for hit in folded)
 
 
-def test_one_collection_answers_as_it_does_alone(pets: DocumentIndex) -> None:
+def test_one_collection_answers_as_it_does_alone(pets):
     alone = pets.pipeline("auto").search("why do cats purr", 7)
     found = Federation({"pets": pets}, "auto").search("why do cats purr", 7)
     assert [hit.id for hit in found] == list(alone.ids)
     np.testing.assert_allclose([hit.score for hit in found], alone.scores)
 
 
-def test_wrong_uses_are_told(pets: DocumentIndex, tmp_path: Path) -> None:
+def test_wrong_uses_are_told(pets, tmp_path):
     with pytest.raises(DataError, match="collections must be at least one, got none"):
         Federation([])
     with DocumentIndex.open(tmp_path / "new", WordEncoder(48)) as new:
@@ -92,4 +90,4 @@ def test_wrong_uses_are_told(pets: DocumentIndex, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="top_k must be"):
         both.search("q", 0)
     with pytest.raises(DataError, match="filterr"):
-        both.search("q", filterr=1)  # type: ignore[call-arg]
+        both.search("q", filterr=1)

@@ -1,19 +1,15 @@
 """Candidates from dense and lexical search together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Opener
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
@@ -49,7 +45,7 @@ class Overlap:
         return Moments(scores.mean(), scores.std())
 
 
-def test_a_filter_that_does_not_reach_the_words_is_refused(index: DocumentIndex):
+def test_a_filter_that_does_not_reach_the_words_is_refused(index):
     with pytest.raises(DataError, match="filter, tenant and unit do not reach a Overlap; leave them out"):
         HybridRetriever(index, Overlap()).among(models.Filter())
 
@@ -62,7 +58,7 @@ def index() -> Iterator[DocumentIndex]:
 
 
 @pytest.mark.parametrize("depth", [8, 9, 200])
-def test_the_pool_is_the_best_of_both_in_turn_with_both_scores(index: DocumentIndex, depth: int) -> None:
+def test_the_pool_is_the_best_of_both_in_turn_with_both_scores(index, depth):
     lexical = Overlap()
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
     pool = HybridRetriever(index, lexical).retrieve(query, depth, ALL_FIELDS)
@@ -84,7 +80,7 @@ def test_the_pool_is_the_best_of_both_in_turn_with_both_scores(index: DocumentIn
 
 
 @pytest.mark.skipif(not has_lucene(), reason="the extra 'pyserini' is not installed")
-def test_bm25_of_lucene_fits_the_same_places(index: DocumentIndex, tmp_path: Path) -> None:
+def test_bm25_of_lucene_fits_the_same_places(index, tmp_path):
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
     with BM25Index.open_or_build(tmp_path / "bm25", DOCUMENTS, "v") as lexical:
         pool = HybridRetriever(index, lexical).retrieve(query, 8, ALL_FIELDS)
@@ -123,7 +119,7 @@ NARROWED = {
 
 
 @pytest.mark.parametrize("form", PASSAGES)
-def test_what_is_asked_together_is_what_is_asked_part_by_part(open_index: Opener, form: str) -> None:
+def test_what_is_asked_together_is_what_is_asked_part_by_part(open_index, form):
     with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
         index.sync(LONG)
         for options in NARROWED.values():
@@ -146,15 +142,13 @@ def _assert_same(found: Candidates, expected: Candidates) -> None:
     for name, scores in expected.scores.items():
         np.testing.assert_allclose(found.scores[name], scores, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found.require_dense(), expected.require_dense())
-    assert found.tokens is not None
-    assert expected.tokens is not None
     np.testing.assert_array_equal(found.tokens.directions, expected.tokens.directions)
     own, other = found.corpus_moments["bm25"], expected.corpus_moments["bm25"]
     np.testing.assert_allclose([own.mean, own.deviation], [other.mean, other.deviation], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("form", PASSAGES)
-def test_a_pool_knows_how_many_words_its_best_score_is_worth(open_index: Opener, form: str) -> None:
+def test_a_pool_knows_how_many_words_its_best_score_is_worth(open_index, form):
     """In a search, and where its texts are re-ranked; not of a model that is known not to read them."""
     question = encode_queries(ENCODER, ["w3 w4 w80"])[0]
     with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
@@ -174,14 +168,14 @@ def test_a_pool_knows_how_many_words_its_best_score_is_worth(open_index: Opener,
     ("form", "most", "system"),
     [("whole", 2, "cosine"), ("whole", 4, "auto"), ("split", 3, "fusion"), ("by three", 5, "auto")],
 )
-def test_a_question_takes_few_requests(open_index: Opener, form: str, most: int, system: str) -> None:
+def test_a_question_takes_few_requests(open_index, form, most, system):
     with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
         index.sync(LONG)
         pipeline = index.pipeline(system)
         pipeline.search("w3 w4 w30")  # which reads what does not depend on the question
         engine: Any = index.storage.engine
         counted = _Counting(engine)
-        index.storage.engine = counted  # type: ignore[misc]
+        index.storage.engine = counted
         for question in ("w3 w4 w30", "w12 none w80", "nothing here"):
             pipeline.search(question)
             assert counted.requests.total() <= most, counted.requests

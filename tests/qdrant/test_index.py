@@ -1,17 +1,13 @@
 """The same behaviour over every storage of Qdrant that is available."""
 
-from __future__ import annotations
-
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Opener
+from helpers.words import WordEncoder, interrupted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qdrant_client import models
-from words import WordEncoder, interrupted
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
@@ -43,7 +39,7 @@ def query(encoder: WordEncoder, text: str) -> Query:
     return encode_queries(encoder, [text])[0]
 
 
-def test_what_was_stored_comes_back_and_is_not_encoded_again(open_index: Opener) -> None:
+def test_what_was_stored_comes_back_and_is_not_encoded_again(open_index):
     with open_index(WordEncoder()) as index:
         assert index.sync(DOCUMENTS).added == 5
     encoder = WordEncoder()
@@ -55,7 +51,6 @@ def test_what_was_stored_comes_back_and_is_not_encoded_again(open_index: Opener)
     assert found.documents == tuple(reversed(DOCUMENTS))
     expected = encoder.encode([d.content for d in reversed(DOCUMENTS)])
     np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
-    assert found.tokens is not None
     merged = pooled_tokens(expected.tokens)
     np.testing.assert_allclose(found.tokens.directions, merged.directions, atol=1e-3)
     np.testing.assert_array_equal(found.tokens.offsets, merged.offsets)
@@ -63,7 +58,7 @@ def test_what_was_stored_comes_back_and_is_not_encoded_again(open_index: Opener)
     np.testing.assert_array_equal(found.tokens.token_counts, expected.tokens.lengths)
 
 
-def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(open_index: Opener) -> None:
+def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(open_index):
     encoder = WordEncoder()
     with open_index(encoder) as index:
         index.sync(DOCUMENTS)
@@ -85,7 +80,7 @@ def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(open
     assert (pruned.added, pruned.updated, pruned.unchanged, pruned.removed) == (0, 0, 4, 2)
 
 
-def test_search_ranks_by_cosine(open_index: Opener) -> None:
+def test_search_ranks_by_cosine(open_index):
     encoder = WordEncoder()
     texts = [f"w{i} w{i % 7} w{i % 3}" for i in range(60)]
     with open_index(encoder) as index:
@@ -99,7 +94,7 @@ def test_search_ranks_by_cosine(open_index: Opener) -> None:
     np.testing.assert_allclose(pool.dense @ question.dense, pool.scores["cosine"], atol=1e-6)
 
 
-def test_the_ensemble_of_the_index_is_that_of_its_vectors(open_index: Opener) -> None:
+def test_the_ensemble_of_the_index_is_that_of_its_vectors(open_index):
     encoder = WordEncoder()
     documents = [Document(str(i), f"w{i} w{i % 5}") for i in range(40)]
     with open_index(encoder) as index:
@@ -113,7 +108,7 @@ def test_the_ensemble_of_the_index_is_that_of_its_vectors(open_index: Opener) ->
     assert len(set(ids)) == len(tokens) == 7
 
 
-def test_an_index_of_another_model_is_an_error_that_names_both(open_index: Opener) -> None:
+def test_an_index_of_another_model_is_an_error_that_names_both(open_index):
     with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS)
     with pytest.raises(IndexMismatchError, match=r"(?s)'words'.*'other'.*retrained"):
@@ -122,7 +117,7 @@ def test_an_index_of_another_model_is_an_error_that_names_both(open_index: Opene
         assert len(index) == len(DOCUMENTS)
 
 
-def test_bad_documents_are_refused_before_anything_is_stored(open_index: Opener) -> None:
+def test_bad_documents_are_refused_before_anything_is_stored(open_index):
     with open_index(WordEncoder()) as index:
         with pytest.raises(DataError, match="'1' occurs twice"):
             index.sync([DOCUMENTS[0], DOCUMENTS[0]])
@@ -136,7 +131,7 @@ def test_bad_documents_are_refused_before_anything_is_stored(open_index: Opener)
         assert len(index) == 0
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(open_index: Opener) -> None:
+def test_an_interrupted_run_goes_on_where_it_stopped(open_index):
     documents = [Document(str(i), f"text w{i}") for i in range(1000)]
     with pytest.raises(KeyboardInterrupt), open_index(interrupted(500)) as index:
         index.sync(documents)
@@ -148,7 +143,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(open_index: Opener) -> None
     assert len(encoder.encoded_texts) == 488
 
 
-def test_an_empty_index_answers_with_an_empty_pool(open_index: Opener) -> None:
+def test_an_empty_index_answers_with_an_empty_pool(open_index):
     encoder = WordEncoder()
     with open_index(encoder) as index:
         assert index.sync([]).added == 0
@@ -159,20 +154,20 @@ def test_an_empty_index_answers_with_an_empty_pool(open_index: Opener) -> None:
         assert Pipeline(encoder, DenseRetriever(index), DynaMaxScorer()).search("x").ids == ()
 
 
-def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(IndexMismatchError, match="not made by surprise-rerank"):
         DocumentIndex.open(tmp_path, WordEncoder())
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_run_that_was_killed_before_its_manifest_was_whole_begins_again(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_before_its_manifest_was_whole_begins_again(tmp_path):
     (tmp_path / ".index.json.0123.part").write_text("{")
     with DocumentIndex.open(tmp_path, WordEncoder()) as index:
         assert index.sync(DOCUMENTS).added == 5
 
 
-def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
+def test_a_half_made_shard_is_made_again(tmp_path):
     DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
     made = tmp_path / "index" / "1" / "edge"
     made.rename(made.with_name("edge.part"))
@@ -183,12 +178,12 @@ def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "a/b"])
-def test_a_name_that_qdrant_refuses_is_told(name: str) -> None:
+def test_a_name_that_qdrant_refuses_is_told(name):
     with pytest.raises((StoreError, DataError), match="collection"):
         DocumentIndex.open(Location(":memory:", collection=name), WordEncoder())
 
 
-def test_a_url_in_the_place_of_a_folder_is_a_collection_of_a_server() -> None:
+def test_a_url_in_the_place_of_a_folder_is_a_collection_of_a_server():
     once = RetryPolicy(attempts=1)
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9"):
         DocumentIndex.open(Location(url="http://127.0.0.1:9", collection="papers", retries=once), None)
@@ -196,7 +191,7 @@ def test_a_url_in_the_place_of_a_folder_is_a_collection_of_a_server() -> None:
         DocumentIndex.open("http://127.0.0.1:9", None)
 
 
-def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch):
     with pytest.raises(DataError, match="folder= and url= are both given; give the one where"):
         Location("index", "http://me:hidden@host")
     place = Location(url="http://me:hidden@host", collection="books", api_key="s3cr3t-key")
@@ -210,9 +205,7 @@ def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pyt
     assert Location(url="http://host").key == "usual-key"
 
 
-def test_a_full_disk_is_told_before_the_engine_meets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_before_the_engine_meets_it(tmp_path, monkeypatch):
     import shutil
 
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
@@ -226,13 +219,13 @@ def test_a_full_disk_is_told_before_the_engine_meets_it(
 
 @settings(deadline=None, max_examples=25)
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_point_ids_are_stable_and_keep_documents_apart(first: str, second: str) -> None:
+def test_point_ids_are_stable_and_keep_documents_apart(first, second):
     first, second = Document(first or "x", "").id, Document(second or "y", "").id
     assert point_id("1") == "07b62a14-1b96-50bb-b05c-f38421afb909"  # as in every index that exists
     assert (point_id(first) == point_id(second)) == (first == second)
 
 
-def test_the_sample_is_the_same_wherever_the_corpus_is_stored(tmp_path: Path) -> None:
+def test_the_sample_is_the_same_wherever_the_corpus_is_stored(tmp_path):
     documents = [Document(str(i), f"w{i}") for i in range(50)]
     samples = []
     for place, collection in ((tmp_path / "folder", "one"), (":memory:", "another")):
@@ -243,7 +236,7 @@ def test_the_sample_is_the_same_wherever_the_corpus_is_stored(tmp_path: Path) ->
     assert samples[0] == tuple(sorted((d.id for d in documents), key=point_id))[:10]
 
 
-def test_prune_removes_only_documents_of_the_sources_that_were_given(tmp_path: Path) -> None:
+def test_prune_removes_only_documents_of_the_sources_that_were_given(tmp_path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync([Document("a", "dogs", source="x"), Document("b", "cats", source="x")])
         index.sync([Document("c", "owls", source="y")])
@@ -252,9 +245,7 @@ def test_prune_removes_only_documents_of_the_sources_that_were_given(tmp_path: P
         assert index.sync([Document("a", "dogs")], prune=True).removed == 1
 
 
-def test_a_document_does_not_take_the_place_of_another_sources_one(
-    open_index: Opener, tmp_path: Path
-) -> None:
+def test_a_document_does_not_take_the_place_of_another_sources_one(open_index, tmp_path):
     texts = {"a": ["Oil the chain.", "Check the tyre."], "b": ["Cats sleep.", "Check the tyre."]}
     sources = {}
     for name, lines in texts.items():
@@ -285,7 +276,7 @@ def test_a_document_does_not_take_the_place_of_another_sources_one(
         assert held(index)["1"] == "Oil the chain."
 
 
-def test_the_ids_of_a_pass_are_on_disk_and_not_in_memory() -> None:
+def test_the_ids_of_a_pass_are_on_disk_and_not_in_memory():
     """A pass over so many documents took 8 MB for their ids alone, and 40 MB to prune."""
     sizes = []
     for count in (10_000, 60_000):
@@ -299,9 +290,7 @@ def test_the_ids_of_a_pass_are_on_disk_and_not_in_memory() -> None:
     assert max(sizes) < 2**16
 
 
-def test_ids_are_read_as_they_are_wanted_and_deleted_as_they_are_read(
-    open_index: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ids_are_read_as_they_are_wanted_and_deleted_as_they_are_read(open_index, monkeypatch):
     """All ids of an index may not fit into memory."""
     with open_index(WordEncoder()) as index:
         index.sync([Document(f"d{i}", f"word{i}", metadata={"odd": i % 2}) for i in range(2500)])

@@ -1,7 +1,5 @@
 """Killed processes: nothing is lost, nothing is there twice, and the next run goes on."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable
@@ -10,8 +8,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from programs import Program
-from words import WordEncoder
+from helpers.programs import Program
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.connectors.qdrant.engines import edge_shard
@@ -20,8 +18,8 @@ from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.surprise.ensemble import Ensemble
 
-TOTAL = 2000
-KILLS = 20
+TOTAL = 1000
+KILLS = 10
 QUESTIONS = ["w1 w2", "w3", "w4 w5 w6"]
 # Passages, an ensemble and an augmented vector: everything that is written in several steps.
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
@@ -71,7 +69,7 @@ def opened(folder: Path) -> DocumentIndex:
 
 
 @pytest.mark.slow
-def test_twenty_kills_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
+def test_kills_lose_nothing_and_store_nothing_twice(tmp_path):
     with opened(tmp_path / "unbroken") as index:
         index.sync(documents())
         expected = state(index)
@@ -80,7 +78,7 @@ def test_twenty_kills_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> No
     before = 0
     for kill in range(KILLS):
         # Every fourth one while it opens the index.
-        seconds = moments.uniform(0.0, 0.6 if kill % 4 else 0.05)
+        seconds = moments.uniform(0.0, 0.4 if kill % 4 else 0.05)
         was_done = killed(folder, "sync", partial(time.sleep, seconds), opened=kill % 4 > 0)
         with opened(folder) as index:
             now = len(index)
@@ -100,9 +98,6 @@ def state(index: DocumentIndex) -> dict[tuple[str, int], tuple[object, ...]]:
     """Everything that is stored, by document and passage."""
     ids = [str(i) for i in range(TOTAL)]
     found = index.fetch(ids, frozenset({"documents", "dense", "tokens"}))
-    assert found.documents is not None
-    assert found.dense is not None
-    assert found.tokens is not None
     assert found.passages is not None
     points = {
         (name, passage.number): (
@@ -124,7 +119,7 @@ def state(index: DocumentIndex) -> dict[tuple[str, int], tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("most_in_log", [5, 10_000])
-def test_what_a_server_has_answered_is_there_after_it_was_killed(tmp_path: Path, most_in_log: int) -> None:
+def test_what_a_server_has_answered_is_there_after_it_was_killed(tmp_path, most_in_log):
     """Also what its segments on disk lack: they are written now and then, the log with every change."""
     with opened(tmp_path) as index:
         index.sync(documents()[:8], background=False)
@@ -138,7 +133,7 @@ def test_what_a_server_has_answered_is_there_after_it_was_killed(tmp_path: Path,
         assert index.status().behind == 0
 
 
-def test_a_killed_rebuild_leaves_the_old_version_in_use(tmp_path: Path) -> None:
+def test_a_killed_rebuild_leaves_the_old_version_in_use(tmp_path):
     folder = tmp_path / "index"
     with opened(folder) as index:
         index.sync(documents()[:100])

@@ -1,13 +1,11 @@
 """Backgrounds that are made without being asked for, kept beside the points, and look after themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -58,7 +56,7 @@ def index(few: None, tmp_path: Path) -> Iterator[DocumentIndex]:
         yield opened
 
 
-def test_a_model_encodes_the_questions_of_the_package_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_model_encodes_the_questions_of_the_package_once(tmp_path, monkeypatch):
     monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
     files = tmp_path / "cache" / "questions"
 
@@ -81,13 +79,12 @@ def test_a_model_encodes_the_questions_of_the_package_once(tmp_path: Path, monke
     assert encoded("three") == USUAL - len(GIVEN)
 
 
-def test_each_system_has_its_own_of_the_same_questions_but_that_of_words_alone(index: DocumentIndex):
+def test_each_system_has_its_own_of_the_same_questions_but_that_of_words_alone(index):
     assert set(index.backgrounds()) == {"auto"}
     for system in ("bm25", "cosine"):
         assert index.pipeline(system).current_background() is None
     index.measure_background("cosine")
     strict = index.pipeline("cosine", min_percentile=0.9).current_background()
-    assert strict is not None
     assert strict.names == ("cosine",)
     both = index.backgrounds()
     assert set(both["cosine"].texts) == set(both["auto"].texts) == set(FEWER)
@@ -95,7 +92,7 @@ def test_each_system_has_its_own_of_the_same_questions_but_that_of_words_alone(i
         index.pipeline("cosine", min_percentile=0.99)
 
 
-def test_a_background_is_measured_again_when_a_quarter_of_the_corpus_has_changed(index: DocumentIndex):
+def test_a_background_is_measured_again_when_a_quarter_of_the_corpus_has_changed(index):
     def synced(count: int, text: str = "", *, prune: bool = False) -> int:
         own = documents(count) if not text else [Document(f"d{i}", f"{text} {i}") for i in range(count)]
         index.sync(own, prune=prune)
@@ -110,7 +107,7 @@ def test_a_background_is_measured_again_when_a_quarter_of_the_corpus_has_changed
     assert index.backgrounds()["auto"].totals.tolist() != first
 
 
-def test_pipelines_look_up_the_background_of_now_and_changes_make_percentiles_smaller(index: DocumentIndex):
+def test_pipelines_look_up_the_background_of_now_and_changes_make_percentiles_smaller(index):
     pipeline, question = index.pipeline("auto"), "bread number3"
     before = pipeline.search(question)
     index.sync([Document("new", "nothing of the kind at all")], background=False)
@@ -128,7 +125,7 @@ def test_pipelines_look_up_the_background_of_now_and_changes_make_percentiles_sm
     assert pipeline.current_background().documents == 71
 
 
-def test_a_pipeline_measures_and_writes_nothing(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch):
+def test_a_pipeline_measures_and_writes_nothing(index, monkeypatch):
     def refused(name: str, content: bytes) -> None:
         raise AssertionError(f"{name} is written")
 
@@ -141,7 +138,7 @@ def test_a_pipeline_measures_and_writes_nothing(index: DocumentIndex, monkeypatc
     assert len(index.encoder.encoded_texts) == asked
 
 
-def test_questions_that_were_given_are_asked_again_and_their_calibration_is_kept(index: DocumentIndex):
+def test_questions_that_were_given_are_asked_again_and_their_calibration_is_kept(index):
     index.measure_background("auto", GIVEN, origin="logs")
     asked = {f"q{i}": f"{TOPICS[i]} number{i}" for i in range(10)}
     asked |= {f"r{i}": question for i, question in enumerate(FEWER[:6])}
@@ -155,9 +152,7 @@ def test_questions_that_were_given_are_asked_again_and_their_calibration_is_kept
         assert again.chance == chance
 
 
-def test_nothing_is_measured_where_it_is_switched_off_or_nothing_is_there(
-    few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_nothing_is_measured_where_it_is_switched_off_or_nothing_is_there(few, tmp_path, monkeypatch):
     with DocumentIndex.open(tmp_path / "one", WordEncoder()) as index:
         index.sync([])
         index.sync(documents(12), background=False)
@@ -172,7 +167,7 @@ def test_nothing_is_measured_where_it_is_switched_off_or_nothing_is_there(
             index.sync(documents(14))
 
 
-def test_an_attached_collection_is_measured_when_it_is_asked_to_and_when_its_scorers_change(few: None):
+def test_an_attached_collection_is_measured_when_it_is_asked_to_and_when_its_scorers_change(few):
     encoder, texts = WordEncoder(), [own.content for own in documents(30)]
     client = foreign(encoder.encode(texts).dense, [{"text": text} for text in texts], "pages")
     collection = Collection.attach(client, "pages", embed=encoder, keep="qdrant")
@@ -185,7 +180,6 @@ def test_an_attached_collection_is_measured_when_it_is_asked_to_and_when_its_sco
     collection.measure_background("auto", GIVEN, origin="logs")
     collection.enrich()
     again = collection.pipeline("auto").current_background()
-    assert again is not None
     assert set(again.names) == {"bm25", "cosine", "dynamax"}
     assert (set(again.texts), again.origin) == (set(GIVEN), "logs")
 
@@ -197,7 +191,7 @@ def german(count: int, say: str) -> list[str]:
     return [f"{say} {GERMAN[i % 8]} und was ist mit der Nummer {i} oder {i * i}?" for i in range(count)]
 
 
-def test_the_questions_are_in_the_language_of_the_documents(tmp_path: Path):
+def test_the_questions_are_in_the_language_of_the_documents(tmp_path):
     texts = [Document(f"d{i}", text) for i, text in enumerate(german(120, "Hier steht nicht nur"))]
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(texts)
@@ -206,13 +200,11 @@ def test_the_questions_are_in_the_language_of_the_documents(tmp_path: Path):
         strict = index.pipeline(min_percentile=0.95)
         assert strict.search("Warum schläft die Waschmaschine so tief?").verdict.status == "off-topic"
         answered = strict.search(texts[0].text).verdict
-        assert answered is not None
         assert answered.status == "answered"
         # Others are of no use for these documents.
         index.measure_background(questions=varied_questions(65))
         told = "the documents are in German, and the background questions are in English; give questions in"
         verdict = index.pipeline().search("wo ist der Hund?").verdict
-        assert verdict is not None
         assert verdict.status == "unknown"
         assert verdict.reason.startswith(told)
         with pytest.raises(DataError, match=told):
@@ -223,19 +215,18 @@ LANGUAGES = ("german", "spanish", "french", "italian", "portuguese", "russian", 
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_there_are_enough_questions_in_each_language_for_a_verdict(language: str):
+def test_there_are_enough_questions_in_each_language_for_a_verdict(language):
     questions = translated_questions(language)
     assert question_shares(questions).sum() == 60  # all are different
     assert not backgrounds._doubt("multilingual-e5-small", questions, questions)
     assert translated_questions("klingon") == ()
 
 
-def test_documents_that_the_model_does_not_read_are_told(few: None, tmp_path: Path):
+def test_documents_that_the_model_does_not_read_are_told(few, tmp_path):
     texts = [Document(f"d{i}", f"第{i}条: 我们看到的房子在山上") for i in range(120)]
     with DocumentIndex.open(tmp_path / "index", WordEncoder(name="hub/all-MiniLM-L6-v2")) as index:
         index.sync(texts)
         verdict = index.pipeline().search("what is a house").verdict
-        assert verdict is not None
         assert (verdict.status, verdict.reason) == ("unknown", unread(index.model, "chinese"))
         assert "all-MiniLM-L6-v2 reads English only" in verdict.reason
         assert dict(index.status().facts())["language"] == verdict.reason
@@ -252,14 +243,11 @@ def test_documents_that_the_model_does_not_read_are_told(few: None, tmp_path: Pa
         ("multilingual-e5-small", 120, "wo ist der Hund?", ""),
     ],
 )
-def test_a_question_that_the_model_does_not_read_is_told(
-    model: str, count: int, question: str, reason: str, tmp_path: Path
-):
+def test_a_question_that_the_model_does_not_read_is_told(model, count, question, reason, tmp_path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder(name=model)) as index:
         index.sync(documents(count), background=False)
         index.measure_background(questions=varied_questions(65))
         verdict = index.pipeline().search(question).verdict
-        assert verdict is not None
         assert (verdict.status == "unknown") == bool(reason)
         assert not reason or verdict.reason.startswith(reason)
         verdict = index.pipeline("bm25").search(question).verdict  # by words alone no model is asked
@@ -279,7 +267,7 @@ def test_a_question_that_the_model_does_not_read_is_told(
         ("paraphrase-multilingual-MiniLM-L12-v2", "chinese", False),
     ],
 )
-def test_models_of_english_are_known_by_name(model: str, language: str, is_told: bool):
+def test_models_of_english_are_known_by_name(model, language, is_told):
     assert bool(unread(model, language)) == is_told
 
 
@@ -290,7 +278,7 @@ def test_titles_of_another_corpus_stand_for_questions():
     assert len(set(title_questions(many, 10))) == 10
 
 
-def test_in_memory_and_on_servers_a_file_is_there_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch):
+def test_in_memory_and_on_servers_a_file_is_there_whole_or_the_old_one(monkeypatch):
     monkeypatch.setattr(storage_files, "_PART_BYTES", 256)
     old, new = bytes(range(200)) * 4, bytes(range(100)) * 8
     with DocumentIndex.open(":memory:", WordEncoder()) as index:

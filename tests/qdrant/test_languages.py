@@ -2,15 +2,11 @@
 
 # ruff: noqa: RUF001 - letters of other alphabets look like Latin ones
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Opener
+from helpers.words import WordEncoder, interrupted
 from qdrant_client import QdrantClient, models
-from words import WordEncoder, interrupted
 
 from surprise_rerank import Collection
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
@@ -42,7 +38,7 @@ HOUSES = [Document("one", "Das Haus steht auf dem Berg und ist alt."), Document(
 
 
 @pytest.mark.parametrize(("language", "text"), [*TEXTS.items(), *UNSTEMMED.items()])
-def test_the_language_is_found(language: str, text: str) -> None:
+def test_the_language_is_found(language, text):
     assert language_of([text] * 3) == language
 
 
@@ -61,11 +57,11 @@ def test_the_language_is_found(language: str, text: str) -> None:
         (["Geneva, Bern", "Thun, Biel", *[TEXTS["french"]] * 2], "french"),  # names are of any language
     ],
 )
-def test_few_words_and_several_languages_are_told(texts: list[str], language: str) -> None:
+def test_few_words_and_several_languages_are_told(texts, language):
     assert language_of(texts) == language
 
 
-def test_an_index_has_the_stems_of_its_first_documents(open_index: Opener) -> None:
+def test_an_index_has_the_stems_of_its_first_documents(open_index):
     with open_index(WordEncoder()) as index:
         assert len(index.pipeline("bm25").search("Häuser")) == 0  # before there is a language
         index.sync(document for document in HOUSES)  # a stream
@@ -75,7 +71,7 @@ def test_an_index_has_the_stems_of_its_first_documents(open_index: Opener) -> No
         assert {hit.id for hit in index.pipeline("bm25").search("Häuser")} == {"one", "two"}
 
 
-def test_a_named_language_stays_and_another_is_refused(open_index: Opener) -> None:
+def test_a_named_language_stays_and_another_is_refused(open_index):
     named = IndexOptions(bm25=Bm25(language="english"))
     with open_index(WordEncoder(), options=named) as index:
         index.sync(HOUSES)
@@ -85,7 +81,7 @@ def test_a_named_language_stays_and_another_is_refused(open_index: Opener) -> No
         open_index(WordEncoder(), options=IndexOptions(bm25=Bm25(language="german")))
 
 
-def test_a_rebuild_finds_the_language_again(open_index: Opener) -> None:
+def test_a_rebuild_finds_the_language_again(open_index):
     with open_index(WordEncoder()) as index:
         index.sync([Document(str(i), TEXTS["english"]) for i in range(3)])
         index.rebuild(HOUSES)
@@ -93,7 +89,7 @@ def test_a_rebuild_finds_the_language_again(open_index: Opener) -> None:
         assert {hit.id for hit in index.pipeline("bm25").search("Häuser")} == {"one", "two"}
 
 
-def test_an_interrupted_rebuild_goes_on_in_its_language(open_index: Opener) -> None:
+def test_an_interrupted_rebuild_goes_on_in_its_language(open_index):
     german = [Document(str(i), f"{TEXTS['german']} {i}") for i in range(600)]
     english = [Document(f"e{i}", TEXTS["english"]) for i in range(700)]
     with open_index(WordEncoder()) as index:
@@ -105,7 +101,7 @@ def test_an_interrupted_rebuild_goes_on_in_its_language(open_index: Opener) -> N
         assert index.manifest.language == "german"
 
 
-def test_a_reader_of_an_index_that_was_empty_asks_in_its_language(open_index: Opener) -> None:
+def test_a_reader_of_an_index_that_was_empty_asks_in_its_language(open_index):
     with open_index(WordEncoder()) as reader:
         if reader.engine == "edge":
             pytest.skip("an embedded store is open in one process only")
@@ -114,7 +110,7 @@ def test_a_reader_of_an_index_that_was_empty_asks_in_its_language(open_index: Op
         assert {hit.id for hit in reader.pipeline("bm25").search("Häuser")} == {"one", "two"}
 
 
-def test_enriched_words_are_in_the_documents_language() -> None:
+def test_enriched_words_are_in_the_documents_language():
     client, encoder = QdrantClient(":memory:"), WordEncoder()
     client.create_collection("houses", models.VectorParams(size=16, distance=models.Distance.COSINE))
     vectors = encoder.encode([document.text for document in HOUSES]).dense
@@ -130,7 +126,7 @@ def test_enriched_words_are_in_the_documents_language() -> None:
     assert {hit.id for hit in collection.pipeline("bm25").search("Häuser")} == {"0", "1"}
 
 
-def test_words_that_no_document_has_count_for_nothing() -> None:
+def test_words_that_no_document_has_count_for_nothing():
     documents = [Document(str(i), f"w{i} w{i + 1} w{2 * i} old") for i in range(40)]
     orders = []
     for words in (Bm25(), None):
@@ -143,7 +139,7 @@ def test_words_that_no_document_has_count_for_nothing() -> None:
     assert orders[0] == orders[1]
 
 
-def test_status_shows_the_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_the_language(tmp_path, capsys):
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(HOUSES)
     command.main(["status", "--index", str(tmp_path / "index")], standalone_mode=False)

@@ -1,10 +1,7 @@
 """Qdrant's BM25 in this process: its vectors, its settings, and what Qdrant makes of them."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
-from pathlib import Path
 
 import pytest
 import qdrant_edge
@@ -34,7 +31,7 @@ def weight(tf: int, length: int, model: Bm25) -> float:
     st.floats(0, 1),
     st.floats(0.5, 1000),
 )
-def test_values_are_saturated_frequencies(words: list[str], k: float, b: float, average: float) -> None:
+def test_values_are_saturated_frequencies(words, k, b, average):
     model = Bm25(k=k, b=b, average_length=average)
     [document] = model.documents([" ".join(words)])
     expected = {
@@ -46,18 +43,18 @@ def test_values_are_saturated_frequencies(words: list[str], k: float, b: float, 
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40), st.integers(1, 50))
-def test_queries_count_a_term_as_often_as_it_occurs(words: list[str], times: int) -> None:
+def test_queries_count_a_term_as_often_as_it_occurs(words, times):
     expected = {int(Bm25().query(word).indices[0]): times * words.count(word) for word in set(words)}
     assert as_dict(Bm25(k=3, b=0.9).query(" ".join(words * times))) == expected
 
 
 @pytest.mark.parametrize("text", ["", "  ", "the of and", "\x00", "... !"])
-def test_texts_without_a_term_have_empty_vectors(text: str) -> None:
+def test_texts_without_a_term_have_empty_vectors(text):
     for vector in (*Bm25().documents([text]), Bm25().query(text)):
         assert len(vector.indices) == len(vector.values) == 0
 
 
-def test_lone_surrogates_are_no_words() -> None:
+def test_lone_surrogates_are_no_words():
     broken, whole = Bm25().documents(["cat \ud800 dog", "cat dog"])
     assert as_dict(broken) == as_dict(whole)
     assert as_dict(Bm25().query("cat \udfff")) == as_dict(Bm25().query("cat"))
@@ -76,7 +73,7 @@ def test_lone_surrogates_are_no_words() -> None:
         ("der Fahr\u00adrad-Dynamo", ["der", "Fahr\u00adrad", "Dynamo"]),
     ],
 )
-def test_words_are_cut_where_a_reader_would(text: str, expected: list[str]) -> None:
+def test_words_are_cut_where_a_reader_would(text, expected):
     assert [text[start:end] for start, end in words(text)] == expected
 
 
@@ -91,7 +88,7 @@ def test_words_are_cut_where_a_reader_would(text: str, expected: list[str]) -> N
         ("indexes 图", "Qdrant的HNSW图 is an index", "他去图书馆"),
     ],
 )
-def test_questions_find_their_text_where_words_have_no_spaces(question: str, text: str, other: str) -> None:
+def test_questions_find_their_text_where_words_have_no_spaces(question, text, other):
     wanted = set(Bm25().query(question).indices.tolist())
     shared = [
         len(wanted & set(vector.indices.tolist())) / len(wanted) for vector in Bm25().documents([text, other])
@@ -101,7 +98,7 @@ def test_questions_find_their_text_where_words_have_no_spaces(question: str, tex
 
 @settings(deadline=None, max_examples=100)
 @given(st.text(st.characters(exclude_categories=["Cn"]), max_size=60))
-def test_a_text_has_the_terms_of_its_words(text: str) -> None:
+def test_a_text_has_the_terms_of_its_words(text):
     # What highlights mark is what lexical search finds. Libraries know the letters of different versions.
     plain = unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode())
     hashes = term_hashes(Bm25())
@@ -109,7 +106,7 @@ def test_a_text_has_the_terms_of_its_words(text: str) -> None:
     assert of_words == set(Bm25().query(text).indices.tolist())
 
 
-def test_the_language_chooses_stemmer_and_stop_words() -> None:
+def test_the_language_chooses_stemmer_and_stop_words():
     german = Bm25(language="german")
     [singular, plural] = german.documents(["Das Haus", "die Häuser"])
     assert len(singular.indices) == 1
@@ -117,7 +114,7 @@ def test_the_language_chooses_stemmer_and_stop_words() -> None:
     assert len(Bm25().documents(["Das Haus"])[0].indices) == 2
 
 
-def test_every_language_is_one_that_qdrant_has() -> None:
+def test_every_language_is_one_that_qdrant_has():
     for language in LANGUAGES:
         assert len(Bm25(language=language).query("quantum").indices) == 1
 
@@ -138,12 +135,12 @@ def test_every_language_is_one_that_qdrant_has() -> None:
         ({"b": None}, r"Bm25\.b must be a number from 0 to 1, got None"),
     ],
 )
-def test_settings_out_of_range_are_told(wrong: dict[str, float], told: str) -> None:
+def test_settings_out_of_range_are_told(wrong, told):
     with pytest.raises(DataError, match=told):
         Bm25(**wrong)
 
 
-def test_qdrant_ranks_by_bm25(tmp_path: Path) -> None:
+def test_qdrant_ranks_by_bm25(tmp_path):
     model = Bm25(average_length=3.0)
     params = qdrant_edge.EdgeSparseVectorParams(modifier=qdrant_edge.Modifier.Idf)
     shard = qdrant_edge.EdgeShard.create(

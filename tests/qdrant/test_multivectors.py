@@ -1,8 +1,5 @@
 """Token vectors as Qdrant's multivectors: what goes in comes out, and Qdrant's MaxSim is our inclusion."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +44,7 @@ def stored(tokens: TokenBatch) -> tuple[list[Float32Array], list[dict[str, Any]]
 
 @pytest.mark.parametrize("factor", [1, 2.5])
 @pytest.mark.parametrize("lengths", [(), (0,), (5, 0, 1, 40), (300, 2), (900, 0)], ids=str)
-def test_tokens_come_back_as_they_were_stored(lengths: tuple[int, ...], factor: float) -> None:
+def test_tokens_come_back_as_they_were_stored(lengths, factor):
     tokens = pooled_tokens(texts(*lengths), factor, 1)
     vectors, payloads, names = stored(tokens)
     assert all(len(own) for own in vectors), "Qdrant refuses empty multivectors"
@@ -61,7 +58,7 @@ def test_tokens_come_back_as_they_were_stored(lengths: tuple[int, ...], factor: 
     np.testing.assert_array_equal(back.expanded().lengths, lengths)
 
 
-def test_merged_tokens_take_a_byte_each_and_two_where_there_are_many_vectors() -> None:
+def test_merged_tokens_take_a_byte_each_and_two_where_there_are_many_vectors():
     for length, width in ((500, 1), (1000, 2)):
         tokens = pooled_tokens(texts(length), 3, 1)
         shape = pybase64.b64decode(token_payload(tokens, 0)[TOKEN_SHAPE])
@@ -83,14 +80,14 @@ def test_merged_tokens_take_a_byte_each_and_two_where_there_are_many_vectors() -
     ],
     ids=str,
 )
-def test_damaged_payloads_are_told_with_their_text(damage: dict[str, Any], factor: float) -> None:
+def test_damaged_payloads_are_told_with_their_text(damage, factor):
     vectors, payloads, names = stored(pooled_tokens(texts(9, 20), factor, 1))
     for wrong in ({**payloads[1], **damage}, {k: v for k, v in payloads[1].items() if k not in damage}):
         with pytest.raises(DataError, match="the token vectors of document 1 are damaged"):
             stored_tokens(vectors, [payloads[0], wrong], D, names)
 
 
-def test_maxsim_of_qdrant_is_inclusion_but_for_the_rounding_of_its_codes(tmp_path: Path) -> None:
+def test_maxsim_of_qdrant_is_inclusion_but_for_the_rounding_of_its_codes(tmp_path):
     tokens = pooled_tokens(texts(40, 0, 90, 3, 300, dimension=384), 3.5, 16)
     query = texts(13, dimension=384)[0][1:] + tokens[2][:12]
     engine = EdgeEngine(tmp_path / "shard", Manifest("m", "f", 384))

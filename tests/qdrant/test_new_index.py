@@ -1,13 +1,10 @@
 """A first run that fails takes away what it has made, and nothing of another run's."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location
@@ -38,7 +35,7 @@ def opened_new(location: Location) -> AbstractContextManager[DocumentIndex]:
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_first_run_that_fails_leaves_what_was_there(tmp_path: Path, is_there: bool) -> None:
+def test_a_first_run_that_fails_leaves_what_was_there(tmp_path, is_there):
     place = tmp_path / "new" / "index"
     if is_there:
         place.mkdir(parents=True)
@@ -47,7 +44,7 @@ def test_a_first_run_that_fails_leaves_what_was_there(tmp_path: Path, is_there: 
     assert list((place if is_there else tmp_path).iterdir()) == []
 
 
-def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path: Path) -> None:
+def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path):
     first, second = tmp_path / "new" / "a", tmp_path / "new" / "b"
     with pytest.raises(DataError, match="wrong"), opened_new(Location(first)):
         fill_and_fail(second)
@@ -55,7 +52,7 @@ def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path: Path) -> N
     assert holds(second) == 2
 
 
-def test_a_server_keeps_the_collection_of_another_run(qdrant: Any) -> None:
+def test_a_server_keeps_the_collection_of_another_run(qdrant):
     own, theirs = (Location(url=qdrant.url, collection=f"{qdrant.prefix}{name}") for name in "ab")
     with pytest.raises(DataError, match="wrong"), opened_new(own):
         raise DataError("wrong")

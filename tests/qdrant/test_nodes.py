@@ -1,7 +1,5 @@
 """Several addresses of one Qdrant: another node takes over, the first is used again, and waits are told."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading
@@ -10,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from faults import Broken, Proxy, Status
+from helpers.faults import Broken, Proxy, Status
 from qdrant_client import QdrantClient
 
 from surprise_rerank.connectors.qdrant.engines import retries
@@ -72,9 +70,7 @@ def ask(nodes: Nodes, *, patient: bool = False) -> int:
     return len(found.collections)
 
 
-def test_what_a_collection_remembers_is_seen_by_every_node_before_it_counts_as_saved(
-    pair: tuple[Proxy, Proxy], nodes: Nodes
-) -> None:
+def test_what_a_collection_remembers_is_seen_by_every_node_before_it_counts_as_saved(pair, nodes):
     """Qdrant answers when one node has it; a pass of statistics once read the old ensemble from the next."""
     engine = ClientEngine(nodes, "kept")
     engine.set_metadata({"latest": 1})
@@ -91,9 +87,7 @@ def test_what_a_collection_remembers_is_seen_by_every_node_before_it_counts_as_s
     assert time.monotonic() - begun < 8
 
 
-def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_again(
-    pair: tuple[Proxy, Proxy], nodes: Nodes
-) -> None:
+def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_again(pair, nodes):
     first, second = pair
     ask(nodes)
     assert (first.came("get_collections"), second.came("get_collections")) == (1, 0)
@@ -109,7 +103,7 @@ def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_aga
     assert (first.came("get_collections"), second.came("get_collections")) == (2, 3)
 
 
-def test_a_node_that_keeps_still_is_left(pair: tuple[Proxy, Proxy], nodes: Nodes) -> None:
+def test_a_node_that_keeps_still_is_left(pair, nodes):
     first, second = pair
     first.fault("get_collections", Broken.SILENT, times=9)
     begun = time.monotonic()
@@ -123,9 +117,7 @@ def test_a_node_that_keeps_still_is_left(pair: tuple[Proxy, Proxy], nodes: Nodes
 
 
 @pytest.mark.parametrize("fault", [Status(500, reason) for reason in LOST.values()], ids=list(LOST))
-def test_a_lost_shard_is_asked_for_elsewhere_and_again(
-    pair: tuple[Proxy, Proxy], nodes: Nodes, fault: Status
-) -> None:
+def test_a_lost_shard_is_asked_for_elsewhere_and_again(pair, nodes, fault):
     first, second = pair
     first.fault("get_collections", fault, times=2)
     second.fault("get_collections", fault, times=1)
@@ -134,12 +126,7 @@ def test_a_lost_shard_is_asked_for_elsewhere_and_again(
     assert nodes.nodes[0].is_up  # it is up itself
 
 
-def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
-    pair: tuple[Proxy, Proxy],
-    nodes: Nodes,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(pair, nodes, caplog, monkeypatch):
     first, second = pair
     first.stop()
     second.stop()
@@ -157,14 +144,14 @@ def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
     assert first.url in said
 
 
-def test_an_address_that_does_not_answer_is_told_at_once(pair: tuple[Proxy, Proxy]) -> None:
+def test_an_address_that_does_not_answer_is_told_at_once(pair):
     pair[0].fault("get_collections", Status(503), times=9)
     with pytest.raises(StoreError, match="503"):
         Nodes.of(Location(url=pair[0].url))
     assert pair[0].came("get_collections") == 1
 
 
-def test_an_answer_is_waited_for_as_long_as_the_location_says(pair: tuple[Proxy, Proxy]) -> None:
+def test_an_answer_is_waited_for_as_long_as_the_location_says(pair):
     nodes = Nodes.of(Location(url=pair[0].url, timeout=1, retries=RetryPolicy(attempts=1)))
     pair[0].fault("get_collections", Broken.SILENT)
     begun = time.monotonic()
@@ -174,13 +161,13 @@ def test_an_answer_is_waited_for_as_long_as_the_location_says(pair: tuple[Proxy,
     nodes.close()
 
 
-def test_answers_are_not_compressed(pair: tuple[Proxy, Proxy]) -> None:
+def test_answers_are_not_compressed(pair):
     Nodes.of(Location(url=pair[0].url)).close()
     headers = {name.lower(): value for name, value in pair[0].seen[-1].headers.items()}
     assert headers["accept-encoding"] == "identity"
 
 
-def test_addresses_are_given_as_a_list_or_with_commas() -> None:
+def test_addresses_are_given_as_a_list_or_with_commas():
     given = Location(url=["http://a:6333", " http://b:7000"])
     assert given == Location(url="http://a:6333,http://b:7000")
     assert given.urls == ("http://a:6333", "http://b:7000")
@@ -208,5 +195,5 @@ def test_addresses_are_given_as_a_list_or_with_commas() -> None:
         ("http://a/papers@1", "http://a/papers@1"),
     ],
 )
-def test_a_password_is_not_shown(url: str, shown: str) -> None:
+def test_a_password_is_not_shown(url, shown):
     assert shown_url(url) == shown

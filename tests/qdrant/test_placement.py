@@ -1,16 +1,13 @@
 """Shards and copies: as they are asked for, as they are shown, and what differs from them is named."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from faults import FaultyMemory, Status
+from helpers.faults import FaultyMemory, Status
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.engines.placement import difference
@@ -48,7 +45,7 @@ def run(qdrant: Any, *arguments: str) -> str:
     return done.output
 
 
-def test_an_index_is_spread_as_it_is_told_and_a_rebuilt_one_as_before(qdrant: Any) -> None:
+def test_an_index_is_spread_as_it_is_told_and_a_rebuilt_one_as_before(qdrant):
     for _ in range(2):
         opened(qdrant, collection_settings=SPREAD).close()
     with pytest.raises(IndexMismatchError, match=r"shard_number=3, asked for is 6.*rebuild the index"):
@@ -61,7 +58,7 @@ def test_an_index_is_spread_as_it_is_told_and_a_rebuilt_one_as_before(qdrant: An
         assert len(index) == 5
 
 
-def test_parts_of_a_setting_are_compared_where_they_are_given() -> None:
+def test_parts_of_a_setting_are_compared_where_they_are_given():
     config = models.CollectionConfig.model_validate(
         {
             "params": {"shard_number": 2, "sharding_method": "custom"},
@@ -86,7 +83,7 @@ def test_parts_of_a_setting_are_compared_where_they_are_given() -> None:
     )
 
 
-def test_status_shows_shards_and_their_nodes_to_who_may_see_them(qdrant: Any) -> None:
+def test_status_shows_shards_and_their_nodes_to_who_may_see_them(qdrant):
     opened(qdrant, collection_settings={"write_consistency_factor": 1}).close()
     shown = run(qdrant, "status")
     assert "1 copy of each, a write waits for 1" in shown
@@ -101,16 +98,14 @@ def test_status_shows_shards_and_their_nodes_to_who_may_see_them(qdrant: Any) ->
     assert "documents" in shown
 
 
-def test_a_folder_has_no_nodes(tmp_path: Path) -> None:
+def test_a_folder_has_no_nodes(tmp_path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         assert index.placement() is None
     shown = CliRunner().invoke(command, ["status", "--index", str(tmp_path / "index"), "--json"])
     assert json.loads(shown.output)["placement"] is None
 
 
-def test_the_command_line_spreads_an_index(
-    qdrant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_spreads_an_index(qdrant, tmp_path, monkeypatch):
     def index(*settings: str) -> list[str]:
         return ["index", str(file), *(part for own in settings for part in ("--set", own))]
 

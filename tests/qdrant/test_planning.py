@@ -1,12 +1,9 @@
 """What an index would take with more documents: computed, and compared with one that is there."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.planning import plan
@@ -20,7 +17,7 @@ def documents(count: int) -> list[Document]:
     ]
 
 
-def test_a_plan_is_computed_from_a_sample(tmp_path: Path) -> None:
+def test_a_plan_is_computed_from_a_sample(tmp_path):
     options = IndexOptions(passages=None, tokens=False)
     with DocumentIndex.open(tmp_path / "index", WordEncoder(128), options=options) as index:
         with pytest.raises(DataError, match="documents in the index"):

@@ -3,8 +3,6 @@
 `benchmarks/cluster_faults.py` has all combinations; these are some of each kind, with shorter pauses.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-from cluster_faults import Outcome, Scenario, Work, run
+from cluster_faults import Outcome, Scenario, run
 from cluster_nodes import ClusterNodes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(420)]
@@ -49,9 +47,7 @@ def assert_kept(outcome: Outcome) -> None:
         ("another", "ensemble", "away"),
     ],
 )
-def test_with_two_copies_no_fault_of_a_node_fails_a_question_or_a_change(
-    nodes: ClusterNodes, node: str, work: Work, fault: str
-) -> None:
+def test_with_two_copies_no_fault_of_a_node_fails_a_question_or_a_change(nodes, node, work, fault):
     outcome = run(Scenario(2, node, work, fault, DOCUMENTS, pause=8.0), nodes)
     assert outcome.errors == []
     assert outcome.failed == 0
@@ -59,9 +55,7 @@ def test_with_two_copies_no_fault_of_a_node_fails_a_question_or_a_change(
 
 
 @pytest.mark.parametrize(("node", "work"), [("client's", "search"), ("another", "index")])
-def test_with_one_copy_it_works_again_when_the_node_is_back(
-    nodes: ClusterNodes, node: str, work: Work
-) -> None:
+def test_with_one_copy_it_works_again_when_the_node_is_back(nodes, node, work):
     outcome = run(Scenario(1, node, work, "killed", DOCUMENTS), nodes)
     assert outcome.again is not None
     assert outcome.again < 60

@@ -1,9 +1,5 @@
 """Filters in Qdrant's JSON: what is wrong with one is said, and none of its conditions is dropped."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,14 +41,14 @@ OPEN = {"key": "metadata.kind", "match": {"value": "open"}}
         ([], "it must be a JSON object"),
     ],
 )
-def test_what_is_wrong_is_said_where_it_is(values: Any, said: str) -> None:
+def test_what_is_wrong_is_said_where_it_is(values, said):
     with pytest.raises(DataError) as refused:
         filter_of(values)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_conditions_are_counted_at_every_depth() -> None:
+def test_conditions_are_counted_at_every_depth():
     values = {"must": [OPEN, {"should": [OPEN, {"nested": {"key": "a", "filter": {"must": [OPEN]}}}]}]}
     assert filter_of(values, 5) == filter_of(values)
     with pytest.raises(DataError, match="more than 4 conditions"):
@@ -75,7 +71,7 @@ _json = st.recursive(
 
 
 @given(_json)
-def test_any_json_is_a_filter_or_refused_in_one_line(values: Any) -> None:
+def test_any_json_is_a_filter_or_refused_in_one_line(values):
     said = ""
     try:
         filter_of(values)

@@ -1,10 +1,7 @@
 """Blue and green: a new version takes the old one's place in one step, or not at all."""
 
-from __future__ import annotations
-
 import pytest
-from conftest import Opener
-from words import Acting, WordEncoder, interrupted
+from helpers.words import Acting, WordEncoder, interrupted
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.documents import Document
@@ -22,7 +19,7 @@ def texts(index: DocumentIndex) -> set[str]:
     return {d.text for d in found.documents}
 
 
-def test_a_new_version_replaces_the_old_one(open_index: Opener) -> None:
+def test_a_new_version_replaces_the_old_one(open_index):
     encoder = WordEncoder()
     with open_index(encoder) as index:
         index.sync(OLD)
@@ -43,7 +40,7 @@ def test_a_new_version_replaces_the_old_one(open_index: Opener) -> None:
         assert index.manifest.statistics is not None
 
 
-def test_another_model_takes_over(open_index: Opener) -> None:
+def test_another_model_takes_over(open_index):
     other = WordEncoder(dimension=8, name="other", fingerprint="1")
     with open_index(WordEncoder()) as index:
         index.sync(OLD)
@@ -57,7 +54,7 @@ def test_another_model_takes_over(open_index: Opener) -> None:
         open_index(WordEncoder())
 
 
-def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(open_index: Opener) -> None:
+def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(open_index):
     many = [Document(str(i), f"text w{i}") for i in range(600)]
     with open_index(WordEncoder()) as index:
         index.sync(OLD)
@@ -74,7 +71,7 @@ def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(o
     assert len(encoder.encoded_texts) < 400
 
 
-def test_a_reader_follows_to_the_new_version(open_index: Opener) -> None:
+def test_a_reader_follows_to_the_new_version(open_index):
     with open_index(WordEncoder()) as index:
         index.sync(OLD)
         if index.engine == "edge":
@@ -89,7 +86,7 @@ def test_a_reader_follows_to_the_new_version(open_index: Opener) -> None:
             texts(index)
 
 
-def test_an_index_can_be_looked_at_without_its_model(open_index: Opener) -> None:
+def test_an_index_can_be_looked_at_without_its_model(open_index):
     with open_index(WordEncoder()) as index:
         index.sync(OLD)
     with open_index(None) as index:
@@ -101,7 +98,7 @@ def test_an_index_can_be_looked_at_without_its_model(open_index: Opener) -> None
         DocumentIndex.open("/nonexistent-index", None)
 
 
-def test_added_questions_survive_a_rebuild(open_index: Opener) -> None:
+def test_added_questions_survive_a_rebuild(open_index):
     encoder = WordEncoder()
     with open_index(encoder) as index:
         index.sync(OLD)
@@ -118,7 +115,7 @@ def test_added_questions_survive_a_rebuild(open_index: Opener) -> None:
         assert index.status().behind == 0
 
 
-def test_a_process_that_missed_a_rebuild_cannot_replace_it(open_index: Opener) -> None:
+def test_a_process_that_missed_a_rebuild_cannot_replace_it(open_index):
     with open_index(WordEncoder()) as stale:
         stale.sync(OLD)
         if stale.engine == "edge":
@@ -137,7 +134,7 @@ def test_a_process_that_missed_a_rebuild_cannot_replace_it(open_index: Opener) -
         assert index.sync(NEW).added == 10
 
 
-def test_two_builders_of_different_models_do_not_meet(open_index: Opener) -> None:
+def test_two_builders_of_different_models_do_not_meet(open_index):
     with open_index(WordEncoder()) as first:
         first.sync(OLD)
         if first.engine == "edge":

@@ -1,7 +1,5 @@
 """Requests that fail are sent again while the fault may pass, and told in one line when it does not."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import socket
@@ -15,16 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx
 import pytest
-from faults import HTML_PAGE, Broken, Fault, Proxy, Status
+from helpers.faults import HTML_PAGE, Broken, Fault, Proxy, Status, cleaned, server_url
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException
-from real_server import cleaned, server_url
 
 from surprise_rerank.connectors.qdrant.engines.retries import (
     CollectionExists,
@@ -129,9 +125,7 @@ def failure(request: Callable[[], Any], policy: RetryPolicy = QUICK) -> StoreErr
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)
-def test_a_fault_that_passes_is_waited_for_and_one_that_stays_is_told(
-    server: Proxy, client: QdrantClient, fault: Fault
-) -> None:
+def test_a_fault_that_passes_is_waited_for_and_one_that_stays_is_told(server, client, fault):
     server.fault("count", fault, times=3)
     request = Counted(lambda: client.count("x").count)
     assert call(request, WHERE, QUICK) == 0
@@ -142,9 +136,7 @@ def test_a_fault_that_passes_is_waited_for_and_one_that_stays_is_told(
 
 
 @pytest.mark.parametrize(("fault", "said", "kind"), TOLD, ids=str)
-def test_what_would_be_the_same_again_is_told_at_once(
-    server: Proxy, client: QdrantClient, fault: Fault, said: str, kind: type[StoreError]
-) -> None:
+def test_what_would_be_the_same_again_is_told_at_once(server, client, fault, said, kind):
     server.fault("count", fault)
     request = Counted(lambda: client.count("x"))
     error = failure(request)
@@ -154,9 +146,7 @@ def test_what_would_be_the_same_again_is_told_at_once(
 
 
 @pytest.mark.parametrize(("code", "as_date"), [(429, False), (503, False), (503, True)])
-def test_the_wait_that_the_server_asks_for_is_kept(
-    server: Proxy, client: QdrantClient, code: int, as_date: bool
-) -> None:
+def test_the_wait_that_the_server_asks_for_is_kept(server, client, code, as_date):
     # Dates have whole seconds: two seconds ahead is more than one.
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
     headers = {"Retry-After": date if as_date else "1"}
@@ -166,7 +156,7 @@ def test_the_wait_that_the_server_asks_for_is_kept(
     assert 0.9 < time.monotonic() - begin < 3
 
 
-def test_no_attempt_begins_after_the_time_limit() -> None:
+def test_no_attempt_begins_after_the_time_limit():
     def refused() -> None:
         raise ResponseHandlingException(httpx.ReadError("reset"))
 
@@ -177,9 +167,7 @@ def test_no_attempt_begins_after_the_time_limit() -> None:
     assert 1 < request.times < 1000
 
 
-def test_an_answer_that_does_not_come_is_waited_for_until_the_timeout(
-    server: Proxy, client: QdrantClient
-) -> None:
+def test_an_answer_that_does_not_come_is_waited_for_until_the_timeout(server, client):
     server.fault("count", Broken.SILENT)
     begin = time.monotonic()
     assert call(lambda: client.count("x").count, WHERE, QUICK) == 0
@@ -197,12 +185,12 @@ def told_what_is_there(client: QdrantClient, name: str) -> None:
     assert isinstance(failure(lambda: client.create_collection(name, ONE)), CollectionExists)
 
 
-def test_a_collection_that_is_not_there_is_gone_and_one_that_is_exists() -> None:
+def test_a_collection_that_is_not_there_is_gone_and_one_that_is_exists():
     told_what_is_there(QdrantClient(":memory:"), "x")
 
 
 @pytest.mark.server
-def test_the_words_of_a_real_server_are_known() -> None:
+def test_the_words_of_a_real_server_are_known():
     name = f"test-{uuid.uuid4()}"
     with cleaned(server_url(), name) as client:
         told_what_is_there(client, name)
@@ -216,7 +204,7 @@ def test_the_words_of_a_real_server_are_known() -> None:
 @pytest.mark.parametrize(
     "bug", [ValueError("Wrong dimension"), TypeError("no"), KeyError(7), AssertionError("no")]
 )
-def test_mistakes_of_the_caller_stay_what_they_are(bug: Exception) -> None:
+def test_mistakes_of_the_caller_stay_what_they_are(bug):
     def fails() -> None:
         raise bug
 
@@ -228,7 +216,7 @@ def test_mistakes_of_the_caller_stay_what_they_are(bug: Exception) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
-def test_a_key_that_no_header_can_hold_is_told_without_it(server: Proxy) -> None:
+def test_a_key_that_no_header_can_hold_is_told_without_it(server):
     client = QdrantClient(url=server.url, api_key="very-secret\n", check_compatibility=False)
     error = failure(lambda: client.count("x"))
     client.close()
@@ -283,9 +271,7 @@ def grpc_answers(*answers: tuple[grpc.StatusCode, str]) -> Iterator[tuple[Qdrant
         ("OUT_OF_RANGE", "Error, message length too large: found 9 bytes", 1, TooLarge, "found 9"),
     ],
 )
-def test_grpc_codes_are_told_apart(
-    code: str, details: str, times: int, kind: type[StoreError], words: str
-) -> None:
+def test_grpc_codes_are_told_apart(code, details, times, kind, words):
     with grpc_answers((grpc.StatusCode[code], details)) as (client, came):
         error = failure(lambda: client.count("x"))
     assert type(error) is kind
@@ -293,7 +279,7 @@ def test_grpc_codes_are_told_apart(
     assert len(came) == times
 
 
-def test_a_server_that_does_not_speak_tls_is_told_at_once(server: Proxy) -> None:
+def test_a_server_that_does_not_speak_tls_is_told_at_once(server):
     server.heal()
     client = QdrantClient(url=server.url.replace("http:", "https:"), check_compatibility=False, timeout=1)
     request = Counted(lambda: client.count("x"))
@@ -303,7 +289,7 @@ def test_a_server_that_does_not_speak_tls_is_told_at_once(server: Proxy) -> None
     assert request.times == 1
 
 
-def test_a_certificate_that_nobody_signed_is_told_with_what_to_set(tmp_path: Path) -> None:
+def test_a_certificate_that_nobody_signed_is_told_with_what_to_set(tmp_path):
     files = [tmp_path / "key.pem", tmp_path / "certificate.pem"]
     made = [
         "openssl",
@@ -340,7 +326,7 @@ def test_a_certificate_that_nobody_signed_is_told_with_what_to_set(tmp_path: Pat
 
 
 @pytest.mark.parametrize("details", ["Ssl handshake failed: CERTIFICATE_VERIFY_FAILED", "failed to connect"])
-def test_what_grpc_says_of_tls_is_told_at_once(details: str) -> None:
+def test_what_grpc_says_of_tls_is_told_at_once(details):
     class Unavailable(grpc.RpcError, grpc.Call):
         def code(self) -> Any:
             return grpc.StatusCode.UNAVAILABLE
@@ -356,7 +342,7 @@ def test_what_grpc_says_of_tls_is_told_at_once(details: str) -> None:
     assert (request.times == 1) == ("CERTIFICATE" in details) == ("is not trusted" in said)
 
 
-def test_docker_is_advised_for_this_machine_alone() -> None:
+def test_docker_is_advised_for_this_machine_alone():
     def refused() -> None:
         raise ResponseHandlingException(httpx.ConnectError("refused"))
 

@@ -1,14 +1,12 @@
 """Surprise in three places, and BM25, inside the engine, and what Qdrant offers passed through."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np
 import pytest
 from conftest import Opener, require_one_ranking
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import (
@@ -61,7 +59,7 @@ def queries() -> list[Query]:
     return encode_queries(WordEncoder(), ASKED)
 
 
-def test_both_places_give_one_ranking(index: DocumentIndex) -> None:
+def test_both_places_give_one_ranking(index):
     retrievers = [
         SurpriseRetriever(index, mode="formula", pool=len(DOCUMENTS), exact=True),
         SurpriseRetriever(index, mode="vector", exact=True),
@@ -75,14 +73,14 @@ def test_both_places_give_one_ranking(index: DocumentIndex) -> None:
         np.testing.assert_allclose(formula.scores["surprise"], expected.scores, atol=2e-6)
 
 
-def test_the_augmented_vectors_find_what_the_pool_of_cosine_misses(index: DocumentIndex) -> None:
+def test_the_augmented_vectors_find_what_the_pool_of_cosine_misses(index):
     found = [SurpriseRetriever(index, mode=mode, exact=True) for mode in ("formula", "vector")]
     pooled, searched = ([r.retrieve(q, 5).scores["surprise"].sum() for q in queries()] for r in found)
     assert all(one <= other + 1e-6 for one, other in zip(pooled, searched, strict=True))
     assert sum(searched) > sum(pooled)
 
 
-def test_pooled_statistics_rank_by_mean_alone(index: DocumentIndex) -> None:
+def test_pooled_statistics_rank_by_mean_alone(index):
     ensemble = index.statistics().ensemble
     index.set_ensemble(ensemble, shrink_deviation=1.0)
     reranker = SurpriseReranker(ensemble, model="pooled", weight=1.0, anchors=index.ensemble())
@@ -94,7 +92,7 @@ def test_pooled_statistics_rank_by_mean_alone(index: DocumentIndex) -> None:
             np.testing.assert_allclose(found.scores["surprise"], expected.scores, atol=2e-6)
 
 
-def test_bm25_inside_the_engine_finds_the_words(index: DocumentIndex) -> None:
+def test_bm25_inside_the_engine_finds_the_words(index):
     retriever = SparseRetriever(index)
     (query,) = encode_queries(index.encoder, [DOCUMENTS[5].text])
     found = retriever.retrieve(query, 20, frozenset({"documents"}))
@@ -106,7 +104,7 @@ def test_bm25_inside_the_engine_finds_the_words(index: DocumentIndex) -> None:
     assert retriever.moments(query.text).deviation > 0
 
 
-def test_every_retriever_can_be_narrowed_beside_its_own_filter(index: DocumentIndex) -> None:
+def test_every_retriever_can_be_narrowed_beside_its_own_filter(index):
     even = models.FieldCondition(key="metadata.even", match=models.MatchValue(value=True))
     own = SearchOptions(filter=YEARS)
     (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
@@ -125,11 +123,11 @@ def test_every_retriever_can_be_narrowed_beside_its_own_filter(index: DocumentIn
         if not isinstance(retriever, SparseRetriever):  # which finds what shares a word only
             assert set(found.ids) == wanted
     with pytest.raises(DataError, match=r"filter must be a Filter, got \{'must': \[\]\}"):
-        DenseRetriever(index, options=own).among({"must": []})  # type: ignore[arg-type]
+        DenseRetriever(index, options=own).among({"must": []})
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_filters_offsets_and_thresholds_pass_through(index: DocumentIndex, mode: str) -> None:
+def test_filters_offsets_and_thresholds_pass_through(index, mode):
     (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
     wanted = {d.id for d in DOCUMENTS if d.metadata["year"] >= 1995}
     plain = SurpriseRetriever(index, mode=mode, exact=True, options=SearchOptions(filter=YEARS), pool=120)
@@ -145,7 +143,7 @@ def test_filters_offsets_and_thresholds_pass_through(index: DocumentIndex, mode:
     assert above.ids == best.ids[:10]
 
 
-def test_what_the_index_lacks_is_told(open_index: Opener) -> None:
+def test_what_the_index_lacks_is_told(open_index):
     with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS[:10])
         with pytest.raises(IndexMismatchError, match="has no ensemble"):
@@ -153,13 +151,13 @@ def test_what_the_index_lacks_is_told(open_index: Opener) -> None:
         with pytest.raises(DataError, match="augmented vectors"):
             SurpriseRetriever(index, mode="vector")
         with pytest.raises(DataError, match="formula, vector"):
-            SurpriseRetriever(index, mode="magic")  # type: ignore[arg-type]
+            SurpriseRetriever(index, mode="magic")
         with pytest.raises(DataError, match="sparse vectors"):
             SparseRetriever(index)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_more_equal_documents_than_the_pool_end_a_search(open_index: Opener, mode: str) -> None:
+def test_more_equal_documents_than_the_pool_end_a_search(open_index, mode):
     encoder = WordEncoder()
     with open_index(encoder, options=IndexOptions(passages=None, surprise_vector=True)) as index:
         index.sync([Document(f"e{i:02}", "the same words") for i in range(30)])
@@ -170,7 +168,7 @@ def test_more_equal_documents_than_the_pool_end_a_search(open_index: Opener, mod
         assert list(found.ids) == sorted(found.ids)
 
 
-def test_searches_of_other_threads_are_waited_for(open_index: Opener) -> None:
+def test_searches_of_other_threads_are_waited_for(open_index):
     encoder = WordEncoder()
     (query,) = encode_queries(encoder, ["w1 w2"])
     index = open_index(encoder)

@@ -1,14 +1,12 @@
 """Options of one call: as if the pipeline were made with them, whoever made the collection."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 
 import pytest
-from foreign import foreign
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -44,7 +42,7 @@ def where(*, old: bool) -> models.Filter:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_filter_of_a_call_is_that_of_a_pipeline(collection: RankedCollection, system: str) -> None:
+def test_a_filter_of_a_call_is_that_of_a_pipeline(collection, system):
     pipeline = collection.pipeline(system)
     found = pipeline.search(QUESTION, 5, filter=where(old=False))
     made = collection.pipeline(system, filter=where(old=False)).search(QUESTION, 5)
@@ -58,7 +56,7 @@ def test_a_filter_of_a_call_is_that_of_a_pipeline(collection: RankedCollection, 
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_many_questions_find_what_each_finds(collection: RankedCollection, system: str) -> None:
+def test_many_questions_find_what_each_finds(collection, system):
     pipeline = collection.pipeline(system)
     encoder = collection.encoder
     assert isinstance(encoder, WordEncoder)
@@ -73,7 +71,7 @@ def test_many_questions_find_what_each_finds(collection: RankedCollection, syste
         pipeline.search_many("wing")
 
 
-def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection: RankedCollection) -> None:
+def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection):
     collection.measure_background("cosine", list(varied_questions(40)))
     pipeline = collection.pipeline("cosine")
     least = float(pipeline.search(QUESTION)[2].percentile or 0)
@@ -87,7 +85,7 @@ def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection: RankedCollectio
     assert min(line.percentile or 0 for line in ranked) >= least
 
 
-def test_a_reranked_text_has_what_a_hit_has(collection: RankedCollection) -> None:
+def test_a_reranked_text_has_what_a_hit_has(collection):
     texts = [document.text for document in DOCUMENTS[:5]]
     first, *others = collection.text_reranker("cosine").rank(QUESTION, texts, ids=[*"01234"], collapse=0.1)
     assert (first.id, first.text) == (str(first.position), texts[first.position])

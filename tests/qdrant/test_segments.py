@@ -1,13 +1,9 @@
 """Words fill segments that are finished on the way, so that memory does not grow with the documents."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
-import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines import edge
@@ -24,9 +20,7 @@ def scores(index: DocumentIndex) -> list[list[float]]:
     return [[round(hit.score, 4) for hit in pipeline.search(q, 10)] for q in QUESTIONS]
 
 
-def test_an_index_whose_segments_are_finished_on_the_way_ranks_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_whose_segments_are_finished_on_the_way_ranks_alike(tmp_path, monkeypatch):
     answers = []
     for name, words in (("one", 10**9), ("many", 900)):
         monkeypatch.setattr(edge, "_SEGMENT_WORDS", words)

@@ -1,7 +1,5 @@
 """One embedded index, several programs: any number read it, or one changes it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -14,8 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from programs import Program
-from words import WordEncoder
+from helpers.programs import Program
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines import edge_opening
@@ -69,7 +67,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-def test_several_programs_read_one_index_and_change_nothing(folder: Path) -> None:
+def test_several_programs_read_one_index_and_change_nothing(folder):
     before = contents(folder)
     with Program(use, folder, reads) as one, Program(use, folder, reads) as other:
         assert (one.said(), other.said()) == ("done", "done")
@@ -82,7 +80,7 @@ def test_several_programs_read_one_index_and_change_nothing(folder: Path) -> Non
     assert contents(folder) == before
 
 
-def test_an_index_is_readable_by_its_owner_only(folder: Path) -> None:
+def test_an_index_is_readable_by_its_owner_only(folder):
     for path in (folder, *folder.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
 
@@ -109,7 +107,7 @@ def test_who_is_refused_to_write_is_told_before_anything_is_encoded_and_reads_on
         assert index.delete(["3"]) == 1
 
 
-def test_a_writer_waits_for_a_reader_that_is_about_to_end(folder: Path) -> None:
+def test_a_writer_waits_for_a_reader_that_is_about_to_end(folder):
     with Program(use, folder, reads) as reader:
         assert reader.said() == "done"
         reader.end()
@@ -117,7 +115,7 @@ def test_a_writer_waits_for_a_reader_that_is_about_to_end(folder: Path) -> None:
             assert index.delete(["3"]) == 1
 
 
-def test_what_a_killed_writer_stored_is_read(folder: Path) -> None:
+def test_what_a_killed_writer_stored_is_read(folder):
     writer = Program(use, folder, writes)
     assert writer.said() == "done"
     writer.kill()
@@ -130,7 +128,7 @@ def test_what_a_killed_writer_stored_is_read(folder: Path) -> None:
         assert found.text == "another text"
 
 
-def test_readers_that_settle_an_index_at_once_find_it_whole(folder: Path) -> None:
+def test_readers_that_settle_an_index_at_once_find_it_whole(folder):
     shard, together = folder / "1" / "edge", threading.Barrier(4)
 
     def read(_: int) -> None:
@@ -147,9 +145,7 @@ def test_readers_that_settle_an_index_at_once_find_it_whole(folder: Path) -> Non
         assert list(pool.map(read, range(4))) == [None] * 4
 
 
-def test_a_reader_sees_nothing_of_a_version_that_is_replaced_while_it_opens(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_sees_nothing_of_a_version_that_is_replaced_while_it_opens(folder, monkeypatch):
     from surprise_rerank.connectors.qdrant.storage import folder as module
 
     read, times = module._read_manifest, []
@@ -168,7 +164,7 @@ def test_a_reader_sees_nothing_of_a_version_that_is_replaced_while_it_opens(
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root becomes another user")
-def test_an_index_that_may_not_be_written_to_is_read_from_a_copy(folder: Path) -> None:
+def test_an_index_that_may_not_be_written_to_is_read_from_a_copy(folder):
     # Not in pytest's own folder, which others of its sessions close to everybody else.
     with tempfile.TemporaryDirectory() as shared:
         place = Path(shared, "index")

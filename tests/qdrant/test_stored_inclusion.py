@@ -1,14 +1,11 @@
 """Inclusion computed by Qdrant from multivectors: the scores, and the rankings of fusion and auto by it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from conftest import Opener
+from helpers.words import WordEncoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank import Document, Passages
 from surprise_rerank.candidates import Query, Ranking
@@ -41,11 +38,10 @@ def question(encoder: WordEncoder, seed: int = 0, words: int = 6) -> Query:
 
 
 def ranked(built: BuiltSystem, query: Query, depth: int = 20) -> Ranking:
-    assert built.reranker is not None
     return built.reranker.rerank(query, built.retriever.retrieve(query, depth, built.needs))
 
 
-def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index: Opener) -> None:
+def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index):
     """Of candidates and of the sample."""
     encoder = WordEncoder(D)
     with open_index(encoder, options=WHOLE) as index:
@@ -78,7 +74,7 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index:
         check()
 
 
-def test_damaged_token_vectors_are_named_with_their_document(open_index: Opener) -> None:
+def test_damaged_token_vectors_are_named_with_their_document(open_index):
     with open_index(WordEncoder(D), options=WHOLE) as index:
         index.sync(corpus(12, 4), background=False)
         index.storage.engine.set_payloads([(point_id("d2"), {"token_shape": "AAAA"})])
@@ -89,9 +85,7 @@ def test_damaged_token_vectors_are_named_with_their_document(open_index: Opener)
 @pytest.mark.parametrize(
     ("name", "passages"), [("dynamax", None), ("fusion", Passages(40, 5)), ("auto", Passages(40, 5))]
 )
-def test_systems_rank_texts_as_they_rank_inside_qdrant(
-    open_index: Opener, name: str, passages: Passages | None
-) -> None:
+def test_systems_rank_texts_as_they_rank_inside_qdrant(open_index, name, passages):
     """Nothing but rounding differs where token vectors, and dense ones, are read and compared here."""
     encoder = WordEncoder(D, window=40)
     with open_index(encoder, options=IndexOptions(passages)) as index:
@@ -119,7 +113,7 @@ def test_systems_rank_texts_as_they_rank_inside_qdrant(
 
 
 @pytest.mark.parametrize("passages", [None, Passages(40, 5)])
-def test_nothing_but_scores_travels(open_index: Opener, passages: Passages | None) -> None:
+def test_nothing_but_scores_travels(open_index, passages):
     encoder = WordEncoder(D, window=40)
     with open_index(encoder, options=IndexOptions(passages)) as index:
         index.sync(corpus(9, 150), background=False)
@@ -132,7 +126,7 @@ def test_nothing_but_scores_travels(open_index: Opener, passages: Passages | Non
         assert set(pool.ids) - set(nearest), "some were found by BM25 alone"
 
 
-def test_what_is_not_stored_is_said(open_index: Opener) -> None:
+def test_what_is_not_stored_is_said(open_index):
     encoder = WordEncoder(D)
     with open_index(encoder, options=IndexOptions(passages=None, tokens=False)) as index:
         index.sync(corpus(2, 5), background=False)
@@ -148,7 +142,7 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
         IndexOptions(tokens=False, pooling=2)
 
 
-def test_a_given_pool_is_scored_inside_qdrant(open_index: Opener) -> None:
+def test_a_given_pool_is_scored_inside_qdrant(open_index):
     encoder = WordEncoder(D)
     with open_index(encoder, options=WHOLE) as index:
         index.sync(corpus(6, 30), background=False)
@@ -164,7 +158,7 @@ def test_a_given_pool_is_scored_inside_qdrant(open_index: Opener) -> None:
         assert set(narrowed.among(few).retrieve(query, 9).ids) == {"d1", "d2"}
 
 
-def test_explain_reads_the_sample_by_the_same_way(open_index: Opener) -> None:
+def test_explain_reads_the_sample_by_the_same_way(open_index):
     encoder = WordEncoder(D)
     with open_index(encoder, options=WHOLE) as index:
         index.sync(corpus(8, 40), background=False)
@@ -172,7 +166,6 @@ def test_explain_reads_the_sample_by_the_same_way(open_index: Opener) -> None:
         for name in ("auto", "fusion", "dynamax"):
             built = build_system(name, index)
             pool = built.retriever.retrieve(query, 20, built.needs | {"documents"})
-            assert built.reranker is not None
             ranking = built.reranker.rerank(query, pool)
             told = explain_ranking(built, encoder, query, pool, ranking.with_scores_of(pool), [0])
             share = next(own for own in told.shares if own.name == "dynamax")

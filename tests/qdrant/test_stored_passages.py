@@ -1,15 +1,12 @@
 """Documents that are longer than the model's window: stored whole, in passages, and found by any of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import Opener
+from helpers.words import WordEncoder, interrupted
 from qdrant_client import models
-from words import WordEncoder, interrupted
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import (
@@ -56,7 +53,7 @@ def passages_of(index: DocumentIndex, topic: int) -> list[str]:
     return sorted(f"{hit.passage.number} {hit.text}" for hit in hits if hit.passage)
 
 
-def test_an_interrupted_long_document_is_gone_on_with_by_passages(open_index: Opener, tmp_path: Path) -> None:
+def test_an_interrupted_long_document_is_gone_on_with_by_passages(open_index, tmp_path):
     sentences = [f"Sentence {i} speaks of topic{i} and thing{i}." for i in range(1000)]
     book = Document("book", " ".join(sentences), title="A book")
     options = IndexOptions(passages=OPTIONS.passages)
@@ -84,7 +81,7 @@ def test_an_interrupted_long_document_is_gone_on_with_by_passages(open_index: Op
         assert index.sync([book], background=False).unchanged == 1
 
 
-def test_nothing_of_a_long_document_is_cut(open_index: Opener) -> None:
+def test_nothing_of_a_long_document_is_cut(open_index):
     with filled(open_index) as index:
         assert len(index) == 7
         pipeline = Pipeline(index.encoder, DenseRetriever(index, exact=True), DynaMaxScorer())
@@ -93,12 +90,10 @@ def test_nothing_of_a_long_document_is_cut(open_index: Opener) -> None:
             assert ranking.ids[0] == "long"
             hit = next(iter(ranking))
             assert hit.document == LONG
-            assert hit.text is not None
             assert f"topic{topic}" in hit.text
             assert len(hit.text.split()) <= 16
             assert len(set(ranking.ids)) == len(ranking)
         whole = index.fetch(["long", "s1"], frozenset({"documents", "tokens", "dense"}))
-    assert whole.passages is not None
     assert [p.number for p in whole.passages] == [*range(len(whole) - 1), 0]
     assert "".join(LONG.content[p.start : p.end] for p in whole.passages[:-1])
     covered = np.zeros(len(LONG.content), bool)
@@ -107,7 +102,7 @@ def test_nothing_of_a_long_document_is_cut(open_index: Opener) -> None:
     assert covered.all()
 
 
-def test_pools_count_documents(open_index: Opener) -> None:
+def test_pools_count_documents(open_index):
     with filled(open_index) as index:
         (query,) = encode_queries(index.encoder, ["Sentence speaks of topic1 topic2 topic3"])
         everything = index.search(query, 7, exact=True)
@@ -123,9 +118,7 @@ def test_pools_count_documents(open_index: Opener) -> None:
         assert len(found) > 5
 
 
-def test_a_search_of_few_among_long_documents_reads_few_passages(
-    open_index: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_of_few_among_long_documents_reads_few_passages(open_index, monkeypatch):
     books = [
         Document(f"b{n}", " ".join(f"Sentence {i} speaks of topic{i} in book{n}." for i in range(90)))
         for n in range(6)
@@ -154,7 +147,7 @@ def test_a_search_of_few_among_long_documents_reads_few_passages(
         assert sum(read) < index.status().points / 2
 
 
-def test_long_documents_that_are_not_split_say_so_to_who_asks_for_passages() -> None:
+def test_long_documents_that_are_not_split_say_so_to_who_asks_for_passages():
     book = Document("book", " ".join(f"Sentence {i} speaks of topic{i}." for i in range(300)))
     for window, notes in ((None, 1), (16, 0)):
         with DocumentIndex.open(":memory:", encoder(window), options=OPTIONS) as index:
@@ -164,7 +157,7 @@ def test_long_documents_that_are_not_split_say_so_to_who_asks_for_passages() -> 
             assert NOT_SPLIT not in pipeline.search("topic1", top_k=9, unit="document").notes
 
 
-def test_surprise_of_passages(open_index: Opener) -> None:
+def test_surprise_of_passages(open_index):
     with filled(open_index) as index:
         questions = [f"topic{i} thing{i + 1}" for i in range(10)]
         index.set_ensemble(Ensemble.from_vectors(index.encoder.encode(questions).dense))
@@ -179,7 +172,7 @@ def test_surprise_of_passages(open_index: Opener) -> None:
         assert best[0][0] == "long"
 
 
-def test_a_document_that_changes_its_length_leaves_nothing_behind(open_index: Opener) -> None:
+def test_a_document_that_changes_its_length_leaves_nothing_behind(open_index):
     with filled(open_index) as index:
         points = index.status().points
         shorter = Document("long", "Only topic1 and thing1 now.")
@@ -194,9 +187,7 @@ def test_a_document_that_changes_its_length_leaves_nothing_behind(open_index: Op
         assert (len(index), index.status().points) == (3, points - 4)
 
 
-def test_a_half_written_document_is_written_again(
-    open_index: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_written_document_is_written_again(open_index, monkeypatch):
     with open_index(encoder(), options=OPTIONS) as index:
         index.sync(SHORT)
         engine = index.storage.engine
@@ -218,7 +209,7 @@ def test_a_half_written_document_is_written_again(
         assert (len(index), index.status().points) == (7, 7)
 
 
-def test_given_vectors_are_of_whole_documents(open_index: Opener) -> None:
+def test_given_vectors_are_of_whole_documents(open_index):
     model = encoder(window=None)
     documents = [LONG, *SHORT]
     encoded = model.encode([d.content for d in documents])
@@ -237,7 +228,7 @@ def test_given_vectors_are_of_whole_documents(open_index: Opener) -> None:
         index.sync([Document("n", "new")], encoded=WordEncoder(8).encode(["new"]))
 
 
-def test_means_of_passages_do_not_depend_on_the_pool(open_index: Opener) -> None:
+def test_means_of_passages_do_not_depend_on_the_pool(open_index):
     many = [
         Document(f"d{i}", " ".join(f"Sentence {j} of topic{(i * j) % 7} and w{j}." for j in range(12)))
         for i in range(20)
@@ -255,7 +246,7 @@ def test_means_of_passages_do_not_depend_on_the_pool(open_index: Opener) -> None
                 assert score == pytest.approx(scores[2][name], abs=1e-6)
 
 
-def test_an_interrupted_prune_can_be_repeated(open_index: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_prune_can_be_repeated(open_index, monkeypatch):
     with filled(open_index) as index:
         engine = index.storage.engine
         delete, calls = engine.delete, []

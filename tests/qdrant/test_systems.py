@@ -1,7 +1,5 @@
 """Systems by name: on an index, in an evaluation and on the command line a name means one thing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -80,7 +78,7 @@ def settings(folder: Path) -> RetrievalSettings:
     )
 
 
-def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder: Path, settings: RetrievalSettings):
+def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder, settings):
     evaluated = evaluate(replace(settings, systems=tuple(BOTH)))
     assert [result.name for result in evaluated.results] == BOTH
     asked = "\n".join(QUESTIONS.values())
@@ -96,7 +94,7 @@ def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder: Path,
 
 @pytest.mark.skipif(not has_lucene(), reason="the extra 'pyserini' is needed")
 @pytest.mark.parametrize("name", ["bm25", "fusion-lucene"])
-def test_a_systems_bm25_is_the_same_in_every_pool(name: str, settings: RetrievalSettings) -> None:
+def test_a_systems_bm25_is_the_same_in_every_pool(name, settings):
     def scores(pool: PoolName) -> dict[str, float]:
         found = evaluate(replace(settings, systems=(name,), candidates=pool)).results[0].run["q1"]
         return dict(zip(found.ids, found.raw["bm25"].tolist(), strict=True))
@@ -109,7 +107,7 @@ def test_a_systems_bm25_is_the_same_in_every_pool(name: str, settings: Retrieval
         assert len(own) > 5
 
 
-def test_words_alone_ask_no_model(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_alone_ask_no_model(index, monkeypatch):
     pipeline = index.pipeline("bm25")
     monkeypatch.setattr(type(index.encoder), "encode", None)
     assert pipeline.search("wing lift").ids
@@ -117,7 +115,7 @@ def test_words_alone_ask_no_model(index: DocumentIndex, monkeypatch: pytest.Monk
         index.pipeline("cosine").search("wing lift")
 
 
-def test_an_index_re_ranks_texts_from_elsewhere(index: DocumentIndex) -> None:
+def test_an_index_re_ranks_texts_from_elsewhere(index):
     texts = ["tea egg", "wing lift", "milk rye"]
     for system in (None, "cosine", "dynamax"):
         best = index.text_reranker(system).rank("wing lift", texts)[0]
@@ -128,7 +126,7 @@ def test_an_index_re_ranks_texts_from_elsewhere(index: DocumentIndex) -> None:
         index.text_reranker("bm25")
 
 
-def test_a_stored_background_refuses_what_is_off_topic(index: DocumentIndex) -> None:
+def test_a_stored_background_refuses_what_is_off_topic(index):
     with pytest.raises(DataError, match="no background of other questions for the system 'dynamax'"):
         index.pipeline("dynamax", min_percentile=0.9)
     kept = index.measure_background("dynamax", OTHERS, depth=30)
@@ -170,9 +168,7 @@ def no_trace() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_registered_system_works_everywhere(
-    folder: Path, index: DocumentIndex, settings: RetrievalSettings
-) -> None:
+def test_a_registered_system_works_everywhere(folder, index, settings):
     assert register_system(MINE) is MINE
     found = index.pipeline("by-length", depth=5).search("wing lift", top_k=5)
     lengths = [len(hit.document.text) for hit in found if hit.document]
@@ -184,9 +180,7 @@ def test_a_registered_system_works_everywhere(
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_another_packages_system_is_found_by_its_entry_point(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_packages_system_is_found_by_its_entry_point(folder, monkeypatch):
     point = EntryPoint("by-length", f"{__name__}:MINE", register.ENTRY_POINTS)
     monkeypatch.setattr(
         register, "entry_points", lambda group: [point] if group == register.ENTRY_POINTS else []
@@ -202,7 +196,7 @@ def test_another_packages_system_is_found_by_its_entry_point(
     register._load_entry_points.cache_clear()
 
 
-def test_a_system_that_cannot_be_loaded_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_cannot_be_loaded_is_reported(monkeypatch):
     point = EntryPoint("gone", "no_such_module_here:SYSTEM", register.ENTRY_POINTS)
     monkeypatch.setattr(register, "entry_points", lambda group: [point])
     register._load_entry_points.cache_clear()
@@ -212,7 +206,7 @@ def test_a_system_that_cannot_be_loaded_is_reported(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_name_means_one_thing() -> None:
+def test_a_name_means_one_thing():
     register_system(MINE)
     assert register_system(MINE) is MINE  # the same one again
     with pytest.raises(DataError, match="the name 'by-length' is taken by another system"):
@@ -222,7 +216,7 @@ def test_a_name_means_one_thing() -> None:
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_what_only_an_evaluation_has_is_told(index: DocumentIndex) -> None:
+def test_what_only_an_evaluation_has_is_told(index):
     register_system(replace(MINE, name="learned", needs=frozenset({"judgements"})))
     with pytest.raises(DataError, match="needs judgements, which only an evaluation has"):
         index.pipeline("learned")

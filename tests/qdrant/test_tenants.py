@@ -1,18 +1,14 @@
 """Many customers in one index: a payload index of tenants."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from conftest import Opener
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import ALL, DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
@@ -57,7 +53,7 @@ def ids(tenant: str) -> set[str]:
     return {d.id for d in DOCUMENTS if d.metadata["customer"] == tenant}
 
 
-def test_a_search_of_a_tenant_finds_its_documents_only(open_index: Opener) -> None:
+def test_a_search_of_a_tenant_finds_its_documents_only(open_index):
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync([*DOCUMENTS, Document("nobody's", "cats")])
         assert "/nobody's" in hybrid(index.of_tenant(ALL))
@@ -73,7 +69,7 @@ def test_a_search_of_a_tenant_finds_its_documents_only(open_index: Opener) -> No
         assert index.manifest.options.tenant == "customer"
 
 
-def test_an_index_without_tenants_says_how_to_get_them(open_index: Opener) -> None:
+def test_an_index_without_tenants_says_how_to_get_them(open_index):
     with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS[:3])
         with pytest.raises(DataError, match=r"has no tenants; index with --tenant KEY"):
@@ -109,7 +105,7 @@ def held(index: RankedCollection) -> dict[str, str]:
     return texts
 
 
-def test_an_id_is_of_its_tenant(open_index: Opener) -> None:
+def test_an_id_is_of_its_tenant(open_index):
     options = IndexOptions(tenant="customer", passages=Passages(tokens=64))
     with open_index(WordEncoder(), options=options) as index:
         report = index.sync(SAME_IDS)
@@ -125,13 +121,13 @@ def test_an_id_is_of_its_tenant(open_index: Opener) -> None:
         with pytest.raises(DataError, match=r"not in .*, such as '2' of tenant 'acme'"):
             index.fetch(["2"], frozenset(), tenant="acme")
 
-        with pytest.raises(DataError, match="has tenants, and nobody says whose documents"):
+        with pytest.raises(DataError, match="has tenants, and none is named"):
             index.delete(["1"])
         assert index.delete(["1", "2"], tenant="acme") == 1
         assert held(index.of_tenant(ALL)) == {key: own.text for key, own in TEXTS.items() if key != "acme/1"}
 
 
-def test_a_search_for_a_tenant_is_one_of_its_documents_by_both_doors(open_index: Opener) -> None:
+def test_a_search_for_a_tenant_is_one_of_its_documents_by_both_doors(open_index):
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync(DOCUMENTS)
         whole, view = index.pipeline("auto"), index.of_tenant("bolt")
@@ -148,7 +144,7 @@ def test_a_search_for_a_tenant_is_one_of_its_documents_by_both_doors(open_index:
         assert "stored 1 of 2" in given.notes[0]  # 2 is cord's
 
 
-def test_backgrounds_of_a_tenant_are_its_own(open_index: Opener) -> None:
+def test_backgrounds_of_a_tenant_are_its_own(open_index):
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync(DOCUMENTS)
         questions = [f"what of word{i} and thing{i}" for i in range(30)]
@@ -161,7 +157,7 @@ def test_backgrounds_of_a_tenant_are_its_own(open_index: Opener) -> None:
         assert index.of_tenant("acme").backgrounds()["auto"].documents == 30
 
 
-def test_prune_and_rebuild_stay_inside_the_tenants_that_are_named(open_index: Opener) -> None:
+def test_prune_and_rebuild_stay_inside_the_tenants_that_are_named(open_index):
     left = {key: own.text for key, own in TEXTS.items()}
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync(SAME_IDS)
@@ -187,7 +183,7 @@ def test_prune_and_rebuild_stay_inside_the_tenants_that_are_named(open_index: Op
         assert (again.added, again.removed) == (1, 1)
 
 
-def test_tenants_whose_names_hold_a_slash_do_not_meet(open_index: Opener) -> None:
+def test_tenants_whose_names_hold_a_slash_do_not_meet(open_index):
     documents = [
         Document("b/c", "Of the tenant a.", metadata={"customer": "a"}),
         Document("c", "Of the tenant a/b.", metadata={"customer": "a/b"}),
@@ -206,7 +202,7 @@ def test_tenants_whose_names_hold_a_slash_do_not_meet(open_index: Opener) -> Non
             index.sync([Document("1", "a", metadata={"customer": ["a", "b"]})])
 
 
-def test_near_duplicates_are_looked_for_in_one_tenant(tmp_path: Path) -> None:
+def test_near_duplicates_are_looked_for_in_one_tenant(tmp_path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=BY_TENANT) as index:
         index.sync(DOCUMENTS)
     pairs: dict[str | None, Any] = {}
@@ -221,7 +217,7 @@ def test_near_duplicates_are_looked_for_in_one_tenant(tmp_path: Path) -> None:
     assert all(len(found) > 3 for found in pairs.values())
 
 
-def test_the_command_line_has_tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_has_tenants(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
     monkeypatch.setattr(loading, "load_question_encoder", lambda name, *_, **__: WordEncoder(name=name))
     file, own = tmp_path / "a.jsonl", ["--index", str(tmp_path / "index"), "--quiet"]
@@ -241,7 +237,7 @@ def test_the_command_line_has_tenants(tmp_path: Path, monkeypatch: pytest.Monkey
     assert isinstance(refused.exception, DataError)
     assert "(--tenant NAME)" in str(refused.exception)
     refused = CliRunner().invoke(command, ["search", "cats", *own])
-    assert "has tenants, and nobody says" in str(refused.exception)
+    assert "has tenants, and none is named" in str(refused.exception)
     every = json.loads(run("search", "cats", "--tenant", "*", "--json", "--top", "30"))
     assert len(every["hits"]) == 30
     removed = json.loads(run("index", "--delete", "1", "--delete", "2", "--tenant", "bolt", "--json"))
@@ -252,13 +248,13 @@ def test_the_command_line_has_tenants(tmp_path: Path, monkeypatch: pytest.Monkey
         assert removed["documents"] == left
 
 
-def test_an_index_with_tenants_is_not_searched_for_nobody(open_index: Opener) -> None:
+def test_an_index_with_tenants_is_not_searched_for_nobody(open_index):
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync(DOCUMENTS, background=False)
         for system in ("auto", "cosine"):
             for pipeline in (index.pipeline(system), index.of_tenant(ALL).pipeline(system)):
                 assert set(pipeline.search("cats", 30, tenant="bolt").ids) == ids("bolt")
-            with pytest.raises(DataError, match=r"has tenants, and nobody says .* give tenant="):
+            with pytest.raises(DataError, match=r"has tenants, and none is named; give tenant="):
                 index.pipeline(system).search("cats")
             every = index.pipeline(system, tenant=ALL)
             assert set(every.search("cats", 30).ids) == {
@@ -268,11 +264,11 @@ def test_an_index_with_tenants_is_not_searched_for_nobody(open_index: Opener) ->
             assert set(narrowed.ids) == {f"acme/{name}" for name in ids("acme")}
         with pytest.raises(DataError, match=r"is '\*', which stands for all of them; give"):
             index.sync([Document("1", "cats", metadata={"customer": ALL})], background=False)
-        with pytest.raises(DataError, match="has tenants, and nobody says"):
+        with pytest.raises(DataError, match="has tenants, and none is named"):
             list(index.ids())
 
 
-def test_documents_are_listed_and_deleted_by_filter_and_by_tenant(open_index: Opener) -> None:
+def test_documents_are_listed_and_deleted_by_filter_and_by_tenant(open_index):
     even = [
         Document(d.id, d.text * 30, metadata={**d.metadata, "even": int(d.id) % 2 == 0}) for d in DOCUMENTS
     ]

@@ -1,18 +1,14 @@
 """BM25's moments over all documents, and the statistics that they come from: right after every change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Opener
+from helpers.words import WordEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
@@ -146,7 +142,7 @@ def killed() -> Iterator[None]:
         yield
 
 
-def test_every_change_keeps_them_right(open_index: Opener, counting: list[int]) -> None:
+def test_every_change_keeps_them_right(open_index, counting):
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:30])
         assert_right(index)
@@ -166,7 +162,7 @@ def test_every_change_keeps_them_right(open_index: Opener, counting: list[int]) 
         assert index.term_statistics().points == 12
 
 
-def test_a_kill_is_noticed_and_all_is_counted_again(open_index: Opener, counting: list[int]) -> None:
+def test_a_kill_is_noticed_and_all_is_counted_again(open_index, counting):
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:30])
         with killed():
@@ -182,7 +178,7 @@ def test_a_kill_is_noticed_and_all_is_counted_again(open_index: Opener, counting
         assert_right(index)
 
 
-def test_an_index_without_them_is_counted(open_index: Opener, counting: list[int]) -> None:
+def test_an_index_without_them_is_counted(open_index, counting):
     """On a server once; who reads a folder writes nothing there."""
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
@@ -221,9 +217,7 @@ def noted_parts(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch, name: str
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_change_writes_the_parts_of_its_terms_and_a_question_reads_its_own(
-    open_index: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_writes_the_parts_of_its_terms_and_a_question_reads_its_own(open_index, monkeypatch):
     with open_index(ENCODER, options=OPTIONS) as index:
         written = noted_parts(index, monkeypatch, "write_parts")
         index.sync([*DOCUMENTS, *(Document(f"e{i}", f"shared e{i}") for i in range(100))])
@@ -243,9 +237,7 @@ def test_a_change_writes_the_parts_of_its_terms_and_a_question_reads_its_own(
 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("damage", ["lost", "damaged"])
-def test_parts_that_are_lost_or_damaged_are_counted_again(
-    open_index: Opener, counting: list[int], damage: str
-) -> None:
+def test_parts_that_are_lost_or_damaged_are_counted_again(open_index, counting, damage):
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         if damage == "lost":
@@ -264,7 +256,7 @@ def test_parts_that_are_lost_or_damaged_are_counted_again(
         assert counting == []
 
 
-def test_a_change_that_fails_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_fails_leaves_none_behind(monkeypatch):
     with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:10])
         store = index.storage.engine.upsert
@@ -283,7 +275,7 @@ def test_a_change_that_fails_leaves_none_behind(monkeypatch: pytest.MonkeyPatch)
         assert_right(index)
 
 
-def test_who_may_not_write_searches_all_the_same(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_not_write_searches_all_the_same(tmp_path, monkeypatch):
     def refuse(self, name, content):
         raise StoreError("read-only")
 
@@ -296,7 +288,7 @@ def test_who_may_not_write_searches_all_the_same(tmp_path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("first_ends_first", [True, False])
-def test_two_writers_leave_right_ones(qdrant: Any, first_ends_first: bool) -> None:
+def test_two_writers_leave_right_ones(qdrant, first_ends_first):
     def opened() -> DocumentIndex:
         return DocumentIndex.open(f"{qdrant.url}/{qdrant.prefix}", ENCODER, options=OPTIONS)
 
@@ -318,7 +310,7 @@ def test_two_writers_leave_right_ones(qdrant: Any, first_ends_first: bool) -> No
             assert_right(third)
 
 
-def test_a_reader_learns_what_another_process_stores(qdrant: Any, monkeypatch) -> None:
+def test_a_reader_learns_what_another_process_stores(qdrant, monkeypatch):
     def opened() -> DocumentIndex:
         return DocumentIndex.open(f"{qdrant.url}/{qdrant.prefix}", ENCODER, options=OPTIONS)
 
@@ -335,7 +327,7 @@ def test_a_reader_learns_what_another_process_stores(qdrant: Any, monkeypatch) -
         assert_right(reader)
 
 
-def test_passages_count_each(open_index: Opener) -> None:
+def test_passages_count_each(open_index):
     encoder = WordEncoder(window=8)
     long = Document("long", " ".join(f"Sentence {i} names w{i} and shared." for i in range(20)))
     with open_index(encoder, options=IndexOptions(passages=Passages(overlap=2))) as index:
@@ -349,7 +341,7 @@ def test_passages_count_each(open_index: Opener) -> None:
         assert_right(index)
 
 
-def test_a_table_that_was_replaced_takes_no_place(tmp_path: Path) -> None:
+def test_a_table_that_was_replaced_takes_no_place(tmp_path):
     """The file was three times as large as what was in it."""
     files = FolderFiles(tmp_path)
     for table in ("one", "two", "three"):

@@ -1,15 +1,12 @@
 """Documents of equal scores: their order is that of their ids, however they were indexed."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from conftest import Opener
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document, FunctionEncoder
 from surprise_rerank.core.arrays import Float32Array
@@ -26,9 +23,7 @@ def _dense(texts: Sequence[str]) -> Float32Array:
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("has_tokens", [True, False])
-def test_copies_of_a_text_come_in_the_order_of_their_ids(
-    open_index: Opener, seed: int, has_tokens: bool
-) -> None:
+def test_copies_of_a_text_come_in_the_order_of_their_ids(open_index, seed, has_tokens):
     documents = [*COPIES, *OTHERS]
     random.Random(seed).shuffle(documents)
     encoder = WordEncoder() if has_tokens else FunctionEncoder(_dense, name="hash", dimension=384)

@@ -1,14 +1,10 @@
 """Documents that are in their place and cannot be read this time: no prune and no rebuild drops them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from conftest import Opener
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers.source import Unusable
@@ -24,7 +20,7 @@ class Lost(list):
     unusable: ClassVar = [Unusable("letters/2019 (input/output error)", None)]
 
 
-def test_nothing_is_removed_for_a_folder_that_could_not_be_read(open_index: Opener) -> None:
+def test_nothing_is_removed_for_a_folder_that_could_not_be_read(open_index):
     with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS, background=False)
         with pytest.raises(DataError, match=r"could not be read, such as letters/2019 .*nothing was removed"):
@@ -50,9 +46,7 @@ def link_nowhere(path: Path) -> None:
     ],
     ids=["empty", "binary", "too large", "a dangling link"],
 )
-def test_a_document_whose_file_is_there_and_cannot_be_read_stays(
-    open_index: Opener, tmp_path: Path, damage: Callable[[Path], object]
-) -> None:
+def test_a_document_whose_file_is_there_and_cannot_be_read_stays(open_index, tmp_path, damage):
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(f"topic{name}")
     source = open_documents(tmp_path, files=FileRules(max_bytes=1000)).with_prefix("mine/")
@@ -70,7 +64,7 @@ def test_a_document_whose_file_is_there_and_cannot_be_read_stays(
         assert (report.removed, report.kept, len(index)) == (1, 0, 1)
 
 
-def test_a_broken_row_is_not_taken_for_a_document_that_is_gone(open_index: Opener, tmp_path: Path) -> None:
+def test_a_broken_row_is_not_taken_for_a_document_that_is_gone(open_index, tmp_path):
     table = tmp_path / "t.jsonl"
     rows = [f'{{"id": "{i}", "text": "topic{i}"}}' for i in range(4)]
     table.write_text("\n".join(rows))
@@ -85,7 +79,7 @@ def test_a_broken_row_is_not_taken_for_a_document_that_is_gone(open_index: Opene
         assert (report.removed, report.kept, len(index)) == (2, 1, 2)
 
 
-def test_an_id_that_occurs_twice_is_named_with_its_places(open_index: Opener, tmp_path: Path) -> None:
+def test_an_id_that_occurs_twice_is_named_with_its_places(open_index, tmp_path):
     table = tmp_path / "t.jsonl"
     table.write_text('{"id": "a", "text": "x"}\n\n{"id": "b", "text": "y"}\n{"id": "a", "text": "z"}\n')
     with (
@@ -95,7 +89,7 @@ def test_an_id_that_occurs_twice_is_named_with_its_places(open_index: Opener, tm
         index.sync(open_documents(table), background=False)
 
 
-def test_a_search_of_an_empty_index_says_that_it_is_empty(open_index: Opener) -> None:
+def test_a_search_of_an_empty_index_says_that_it_is_empty(open_index):
     with open_index(WordEncoder()) as index:
         answer = index.pipeline("cosine").answer("topic1")
         assert answer.shown.verdict.reason.startswith("the index is empty: fill it")

@@ -1,7 +1,5 @@
 """The built-in data set made of the documentation of NumPy and SciPy."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os
@@ -31,9 +29,7 @@ def resolve(name: str) -> object:
     return getattr(importlib.import_module(module), attributes)
 
 
-def test_a_document_is_a_public_object_and_its_question_what_the_docstring_says(
-    entries: tuple[Entry, ...],
-) -> None:
+def test_a_document_is_a_public_object_and_its_question_what_the_docstring_says(entries):
     names = [entry.id for entry in entries]
     assert names == sorted(set(names))
     assert not any(part.startswith("_") for name in names for part in name.split("."))
@@ -50,7 +46,7 @@ def test_a_document_is_a_public_object_and_its_question_what_the_docstring_says(
     assert len({" ".join(entry.text.split()) for entry in entries}) == len(entries)
 
 
-def test_it_is_a_source_with_one_answer_each(entries: tuple[Entry, ...]) -> None:
+def test_it_is_a_source_with_one_answer_each(entries):
     test = DemoDocumentation()
     train = test.at("train")
     queries, qrels = train.queries() | test.queries(), train.qrels() | test.qrels()
@@ -82,7 +78,7 @@ def digest(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_another_process_makes_the_same_without_a_warning_or_is_told(entries: tuple[Entry, ...]) -> None:
+def test_another_process_makes_the_same_without_a_warning_or_is_told(entries):
     done = digest("-W", "always")
     assert done.stdout.strip() == hashlib.sha256(repr(entries).encode()).hexdigest()
     assert done.stderr == ""
@@ -123,7 +119,5 @@ def test_another_process_makes_the_same_without_a_warning_or_is_told(entries: tu
         ),
     ],
 )
-def test_a_docstring_is_parted_into_its_summary_and_the_rest_without_names(
-    name: str, docstring: str, parts: tuple[str, str]
-) -> None:
+def test_a_docstring_is_parted_into_its_summary_and_the_rest_without_names(name, docstring, parts):
     assert split_docstring(docstring, [name]) == parts

@@ -1,7 +1,5 @@
 """Files and folders as documents: what is read, what is left out and why, and that no file can stop it."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess
@@ -10,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import DocumentIndex
 from surprise_rerank.connectors.readers import FileRules, open_documents
@@ -18,6 +16,7 @@ from surprise_rerank.connectors.readers import extraction as extraction_module
 from surprise_rerank.connectors.readers import patterns as patterns_module
 from surprise_rerank.connectors.readers.pages import ExtractedText, html_text, markdown_text
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError
+from surprise_rerank.places import Place
 
 PDF = (
     b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
@@ -37,7 +36,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
     return folder
 
 
-def test_a_folder_is_read_in_the_order_of_its_names_with_its_tables(tmp_path: Path) -> None:
+def test_a_folder_is_read_in_the_order_of_its_names_with_its_tables(tmp_path):
     write(
         tmp_path,
         {
@@ -59,14 +58,38 @@ def test_a_folder_is_read_in_the_order_of_its_names_with_its_tables(tmp_path: Pa
         ("c.md", "Head", "owls hoot"),
         ("x", "", "frogs"),
         ("y", "", "toads"),
+        ("f.csv", "f", "year,count\n1999,3\n"),
     ]
     assert found[0].metadata.keys() == {"path", "bytes", "modified"}
     assert {d.source for d in found} == {str(tmp_path.resolve())}
-    assert source.skipped.places == {"no column for the id": ["f.csv"], "of no kind that is read": ["g.bin"]}
-    assert str(source.skipped).startswith("2 skipped: 1 no column for the id (f.csv); 1 of no kind")
+    assert source.skipped.places == {"of no kind that is read": ["g.bin"]}
+    assert str(source.skipped).startswith("1 skipped: 1 of no kind")
 
 
-def test_a_damaged_table_in_a_folder_is_counted_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_table_of_a_folder_without_ids_has_numbers_of_rows_and_one_without_texts_is_a_text(tmp_path):
+    write(
+        tmp_path,
+        {
+            "a.csv": "text,year\nfrogs,1999\ntoads,2000\n",
+            "b.csv": "\nyear,count\n1999,3\n2000,5\n",
+            "c.jsonl": '{"text": "newts"}\n',
+            "d.jsonl": '{"count": 3}\n',
+        },
+    )
+    source = open_documents(tmp_path)
+    documents = list(source)
+    assert [(d.id, d.title, d.text) for d in documents] == [
+        ("a.csv:1", "", "frogs"),
+        ("a.csv:2", "", "toads"),
+        ("b.csv", "b", "\nyear,count\n1999,3\n2000,5\n"),
+        ("c.jsonl:1", "", "newts"),
+    ]
+    assert documents[0].metadata == {"year": 1999}
+    assert documents[2].place(13, 19) == Place(line=3, table="year,count")
+    assert source.skipped.counts == {"no column for the text": 1}
+
+
+def test_a_damaged_table_in_a_folder_is_counted_and_the_others_are_read(tmp_path):
     whole = gzip.compress(b"".join(b'{"id": "%d", "text": "frogs"}\n' % i for i in range(9000)))
     damaged = {
         "a.parquet": b"PAR1 no",
@@ -87,7 +110,7 @@ def test_a_damaged_table_in_a_folder_is_counted_and_the_others_are_read(tmp_path
         list(open_documents(tmp_path / "e.csv"))
 
 
-def test_an_index_in_the_folder_is_no_document_of_it(tmp_path: Path) -> None:
+def test_an_index_in_the_folder_is_no_document_of_it(tmp_path):
     (tmp_path / "a.txt").write_text("about dogs")
     (tmp_path / "site" / "1").mkdir(parents=True)
     (tmp_path / "site" / "1" / "manifest.json").write_text('{"about": "cats"}')  # no index
@@ -99,7 +122,7 @@ def test_an_index_in_the_folder_is_no_document_of_it(tmp_path: Path) -> None:
     assert source.skipped.counts == {"an index": 1}
 
 
-def test_gitignore_and_node_modules_are_respected_and_counted(tmp_path: Path) -> None:
+def test_gitignore_and_node_modules_are_respected_and_counted(tmp_path):
     names = ["a.log.txt", "build/x.txt", "keep.txt", "node_modules/p/readme.md", "sub/a.log.txt", "sub/b.txt"]
     write(tmp_path, dict.fromkeys(names, "text"))
     write(tmp_path, {".gitignore": "*.log.txt\nbuild/\n", "sub/.gitignore": "!a.log.txt\n/b.txt\n"})
@@ -108,7 +131,7 @@ def test_gitignore_and_node_modules_are_respected_and_counted(tmp_path: Path) ->
     assert source.skipped.counts == {"ignored by .gitignore": 3, "node_modules": 1}
 
 
-def test_patterns_choose_as_those_of_gitignore_do(tmp_path: Path) -> None:
+def test_patterns_choose_as_those_of_gitignore_do(tmp_path):
     write(tmp_path, dict.fromkeys(["a.txt", "docs/b.py", "docs/drafts/c.txt", "docs/d.txt"], "text"))
     rules = FileRules(include=["docs/", "*.py"], exclude=["drafts/"])
     assert [d.id for d in open_documents(tmp_path, files=rules)] == ["docs/b.py", "docs/d.txt"]
@@ -119,7 +142,7 @@ def test_patterns_choose_as_those_of_gitignore_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and pipes of POSIX")
-def test_what_cannot_be_used_is_counted_with_its_reason(tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_counted_with_its_reason(tmp_path):
     folder = write(
         tmp_path / "in", {"a.txt": "text", "big.txt": "x" * 2000, "empty.txt": " ", "nul.txt": b"\0x"}
     )
@@ -144,9 +167,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason(tmp_path: Path) -> None:
     assert {place.id for place in source.unusable} == kept
 
 
-def test_a_file_that_takes_too_long_is_left_out_and_the_next_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_takes_too_long_is_left_out_and_the_next_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(extraction_module, "SECONDS", 1)
     slow = "[" * 300_000 + "m" + "]" * 300_000  # takes the parser many seconds
     write(tmp_path, {"a.md": slow, "b.pdf": PDF})
@@ -158,7 +179,7 @@ def test_a_file_that_takes_too_long_is_left_out_and_the_next_is_read(
     assert source.unusable == [("a.md (not read in 1 s)", "a.md")]
 
 
-def test_what_a_library_raises_is_of_that_file_alone() -> None:
+def test_what_a_library_raises_is_of_that_file_alone():
     def broken(raw: bytes) -> ExtractedText:
         raise KeyError("in a\ntable")
 
@@ -166,7 +187,7 @@ def test_what_a_library_raises_is_of_that_file_alone() -> None:
     assert extraction_module._answer(b"", broken) == told
 
 
-def test_a_reader_that_crashes_is_not_called_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_crashes_is_not_called_late(tmp_path, monkeypatch):
     # As a panic of a library in Rust: no Exception of Python, and an exit code of 1.
     def crashing() -> subprocess.Popen[bytes]:
         code = "import sys; sys.stdin.buffer.readline(); raise BaseException('panic')"
@@ -181,9 +202,7 @@ def test_a_reader_that_crashes_is_not_called_late(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and pipes of POSIX")
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder", "dangling link", "large", "late"])
-def test_a_gitignore_that_cannot_be_used_is_counted_and_the_files_are_read(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gitignore_that_cannot_be_used_is_counted_and_the_files_are_read(tmp_path, kind, monkeypatch):
     if kind == "late":
         monkeypatch.setattr(patterns_module, "_SECONDS", -1.0)
     write(tmp_path, {"a.txt": "text"})
@@ -208,7 +227,7 @@ def test_a_gitignore_that_cannot_be_used_is_counted_and_the_files_are_read(
 @pytest.mark.parametrize(
     "pattern", ["*a" * 60 + "b", "**/a/" * 25 + "b", "*a?" * 60 + "c", "**/**/" * 40 + "c"]
 )
-def test_no_pattern_of_a_gitignore_takes_for_ever(tmp_path: Path, pattern: str) -> None:
+def test_no_pattern_of_a_gitignore_takes_for_ever(tmp_path, pattern):
     names = {f"{'a' * 200}.txt", f"{'a/' * 60}x.txt"}
     write(tmp_path, {**dict.fromkeys(names, "text"), ".gitignore": pattern})
     begun = time.monotonic()
@@ -216,9 +235,7 @@ def test_no_pattern_of_a_gitignore_takes_for_ever(tmp_path: Path, pattern: str) 
     assert time.monotonic() - begun < 20
 
 
-def test_lines_of_a_gitignore_that_are_no_patterns_are_left_out(
-    tmp_path: Path, recwarn: pytest.WarningsRecorder
-) -> None:
+def test_lines_of_a_gitignore_that_are_no_patterns_are_left_out(tmp_path, recwarn):
     lines = b"!\n[z-a]\n[[x]\n\xff\n/\nb.txt\n"
     write(tmp_path, {"a.txt": "text", "b.txt": "text", ".gitignore": lines})
     assert [d.id for d in open_documents(tmp_path)] == ["a.txt"]
@@ -227,7 +244,7 @@ def test_lines_of_a_gitignore_that_are_no_patterns_are_left_out(
         list(open_documents(tmp_path, files=FileRules(exclude=["!"])))
 
 
-def test_a_single_file_is_a_document_or_an_error(tmp_path: Path) -> None:
+def test_a_single_file_is_a_document_or_an_error(tmp_path):
     write(tmp_path, {"a.txt": "text", "b.txt": " ", "c.dat": "log"})
     assert [d.id for d in open_documents(tmp_path / "a.txt")] == ["a.txt"]
     assert [d.text for d in open_documents(tmp_path / "c.dat", format="text")] == ["log"]
@@ -249,12 +266,12 @@ def test_a_single_file_is_a_document_or_an_error(tmp_path: Path) -> None:
         ("shift_jis", "日本語の文章です。これはテストです。東京へ行きます。" * 3),
     ],
 )
-def test_encodings_are_recognised(tmp_path: Path, encoding: str, text: str) -> None:
+def test_encodings_are_recognised(tmp_path, encoding, text):
     write(tmp_path, {"a.txt": text.encode(encoding), "b.html": f"<p>{text}".encode(encoding)})
     assert [d.text for d in open_documents(tmp_path)] == [text, text.strip()]
 
 
-def test_html_is_shown_text_with_blocks_apart() -> None:
+def test_html_is_shown_text_with_blocks_apart():
     page = """<html><head><title>My
     page</title><style>.s{}</style><script>if (a<b) x()</script></head><body><nav>menu</nav><h1>Head</h1>
     <p>al<b>pha</b> &amp; beta<table><tr><td>c1<td>c2</table><ul><li>i1<li>i2</ul><!-- c --><pre>a
@@ -268,7 +285,7 @@ def test_html_is_shown_text_with_blocks_apart() -> None:
 
 
 @pytest.mark.parametrize("tags", ["<div>", "<b>", "<ul><li>", "<table><tr><td>", "<a href=x>", "<!--", "<"])
-def test_html_may_nest_without_end(tags: str) -> None:
+def test_html_may_nest_without_end(tags):
     begun = time.monotonic()
     assert html_text(f"<p>before{tags * 100_000}deep".encode()).text.startswith("before")
     assert time.monotonic() - begun < 10
@@ -285,12 +302,12 @@ def test_html_may_nest_without_end(tags: str) -> None:
         ("```\ndef f(): <x>\n```", "", "def f(): <x>"),
     ],
 )
-def test_markdown_is_rendered_as_plain_text(source: str, title: str, text: str) -> None:
+def test_markdown_is_rendered_as_plain_text(source, title, text):
     found = markdown_text(source.encode())
     assert (found.title, found.text.split()) == (title, text.split())
 
 
-def test_without_the_extra_the_pip_line_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_pip_line_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "surprise_rerank.core.extras.is_installed", lambda module: module != "charset_normalizer"
     )

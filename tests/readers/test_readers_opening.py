@@ -1,7 +1,5 @@
 """One way to open everything: what is recognised, Python objects, collections of Qdrant, data sets."""
 
-from __future__ import annotations
-
 import datetime
 import uuid
 from collections.abc import Iterator
@@ -11,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import (
@@ -24,7 +22,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, StoreError
 
 
-def test_a_beir_folder_has_the_fields_of_its_own(tmp_path: Path):
+def test_a_beir_folder_has_the_fields_of_its_own(tmp_path):
     (tmp_path / "corpus.jsonl").write_bytes(
         b'{"_id": "1", "text": "x", "url": "u", "metadata": {"k": 1}}\n{"_id": "2"}\n'
     )
@@ -36,7 +34,7 @@ def test_a_beir_folder_has_the_fields_of_its_own(tmp_path: Path):
     assert [(d.id, d.metadata) for d in source] == [("1", {"k": 1})]
 
 
-def test_a_folder_goes_before_an_id_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_goes_before_an_id_of_the_same_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("msmarco-passage", "demo"):
         (tmp_path / name).mkdir()
@@ -65,9 +63,7 @@ def test_a_folder_goes_before_an_id_of_the_same_name(tmp_path: Path, monkeypatch
         ({"spec": b"demo"}, "iterable of a Document"),
     ],
 )
-def test_what_cannot_be_opened_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], message: str
-):
+def test_what_cannot_be_opened_is_told(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((DataError, DatasetError)) as error:
         open_documents(**arguments)
@@ -145,7 +141,7 @@ def cyclic() -> dict[str, Any]:
         (cyclic(), "nested too deeply"),
     ],
 )
-def test_an_object_that_is_no_document_is_told_or_skipped(item: Any, message: str):
+def test_an_object_that_is_no_document_is_told_or_skipped(item, message):
     items = [{"id": "0", "text": "good"}, item]
     with pytest.raises(DataError) as error:
         list(from_iterable(items, name="pets"))
@@ -211,7 +207,7 @@ def test_all_pages_of_a_collection_are_read_and_bad_payloads_are_named_by_their_
     assert source.skipped.counts == {"no text": 1}
 
 
-def test_an_index_of_this_package_comes_back_without_its_token_vectors(qdrant: Any):
+def test_an_index_of_this_package_comes_back_without_its_token_vectors(qdrant):
     documents = [
         Document("a", "dogs bark", "Pets", {"year": 1999, "hash": "mine"}),
         Document("b", "cats purr " * 500),
@@ -230,7 +226,7 @@ def test_a_collection_that_is_missing_or_empty_is_told():
         list(open_documents(client, collection="papers"))
 
 
-def test_a_server_that_is_not_there_is_told_at_once_without_secrets(monkeypatch: pytest.MonkeyPatch):
+def test_a_server_that_is_not_there_is_told_at_once_without_secrets(monkeypatch):
     monkeypatch.setenv("QDRANT_API_KEY", "sesame")
     source = open_documents("http://user:hunter2@127.0.0.1:9/papers")
     with pytest.raises(StoreError, match=r"cannot reach the Qdrant server at http://127\.0\.0\.1:9") as error:

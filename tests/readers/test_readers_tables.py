@@ -1,7 +1,5 @@
 """Tables as documents: their columns, their malformed rows, and every kind of file that holds one."""
 
-from __future__ import annotations
-
 import datetime
 import gzip
 import json
@@ -27,7 +25,7 @@ def written(path: Path, content: str | bytes) -> Path:
 @pytest.mark.parametrize(
     "kind", ["jsonl", "jsonl.gz", "jsonl.zst", "ndjson", "utf-16", "csv", "tsv", "semicolons", "parquet"]
 )
-def test_every_kind_of_table_gives_the_same_documents(tmp_path: Path, kind: str) -> None:
+def test_every_kind_of_table_gives_the_same_documents(tmp_path, kind):
     path = tmp_path / f"a.{kind}"
     match kind:
         case "jsonl.zst":
@@ -71,7 +69,7 @@ def test_every_kind_of_table_gives_the_same_documents(tmp_path: Path, kind: str)
         ("a.csv", b'3,"x"y', "not valid CSV"),
     ],
 )
-def test_a_malformed_row_is_named_or_counted(tmp_path: Path, name: str, bad: bytes, reason: str) -> None:
+def test_a_malformed_row_is_named_or_counted(tmp_path, name, bad, reason):
     head = b"id,text\n1,dogs\n" if name == "a.csv" else LINES.splitlines()[0].encode() + b"\n"
     path = written(tmp_path / name, head + bad + b"\n")
     line = 3 if name == "a.csv" else 2
@@ -82,7 +80,7 @@ def test_a_malformed_row_is_named_or_counted(tmp_path: Path, name: str, bad: byt
     assert source.skipped.places == {reason: [f"{path}:{line}"]}
 
 
-def test_columns_are_found_by_their_names_or_named(tmp_path: Path) -> None:
+def test_columns_are_found_by_their_names_or_named(tmp_path):
     path = written(tmp_path / "a.csv", "Key,Headline,story,question,answer,section\nk,T,s,who?,me,x\n")
     with pytest.raises(DataError, match=r"no column for the id among Key, Headline.*name it .--id-field"):
         list(open_documents(path))
@@ -99,7 +97,7 @@ def test_columns_are_found_by_their_names_or_named(tmp_path: Path) -> None:
         Fields(metadata="section")
 
 
-def test_of_several_text_columns_some_may_be_missing(tmp_path: Path) -> None:
+def test_of_several_text_columns_some_may_be_missing(tmp_path):
     rows = '{"question": "q1", "answer": null}\n{"question": null, "answer": null}\n'
     path = written(tmp_path / "a.jsonl", rows)
     source = open_documents(path, fields=Fields(id="content", text="question,answer"), on_error="skip")
@@ -111,7 +109,7 @@ def test_of_several_text_columns_some_may_be_missing(tmp_path: Path) -> None:
         list(open_documents(path, fields=misspelled, on_error="skip"))
 
 
-def test_metadata_is_json(tmp_path: Path) -> None:
+def test_metadata_is_json(tmp_path):
     day = datetime.datetime(2024, 5, 1, 12)
     row = {
         "id": 1,
@@ -135,7 +133,7 @@ def test_metadata_is_json(tmp_path: Path) -> None:
     assert next(iter(open_documents(surrogate))).metadata == {"a\ufffd": "\ufffd"}
 
 
-def test_quotes_span_lines_or_mean_nothing(tmp_path: Path) -> None:
+def test_quotes_span_lines_or_mean_nothing(tmp_path):
     path = written(tmp_path / "a.csv", 'id,text\n1,"two\nlines, ""quoted"""\n2\n')
     with pytest.raises(DataError, match=r"a\.csv:4: 1 columns, but the head has 2"):
         list(open_documents(path))
@@ -151,7 +149,7 @@ def test_quotes_span_lines_or_mean_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet", "a.jsonl.gz"])
-def test_an_empty_or_damaged_table_is_an_error(tmp_path: Path, name: str) -> None:
+def test_an_empty_or_damaged_table_is_an_error(tmp_path, name):
     with pytest.raises((DataError, DatasetError), match=r"a\."):
         list(open_documents(written(tmp_path / name, b"")))
     if not name.endswith(("jsonl", "csv")):
@@ -160,9 +158,7 @@ def test_an_empty_or_damaged_table_is_an_error(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv"])
-def test_a_line_without_end_takes_no_memory_and_its_neighbours_are_read(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_without_end_takes_no_memory_and_its_neighbours_are_read(tmp_path, name, monkeypatch):
     monkeypatch.setattr(lines, "LONGEST", 1000)
     rows = ['{"id": "%d", "text": "%s"}', "id,text"] if ".jsonl" in name else ["%d,%s", "id,text"]
     texts = [rows[0] % (i, text) for i, text in enumerate(("short", "x" * 3001, "short"))]
@@ -174,12 +170,7 @@ def test_a_line_without_end_takes_no_memory_and_its_neighbours_are_read(
     assert source.expected() == 3
 
 
-def test_a_format_can_be_told(tmp_path: Path) -> None:
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "part-0")
-    assert [d.id for d in open_documents(tmp_path / "part-0", format="parquet")] == ["1", "2"]
-
-
-def test_a_table_of_many_columns_is_read_in_time(tmp_path: Path) -> None:
+def test_a_table_of_many_columns_is_read_in_time(tmp_path):
     count = 100_000
     head, row = ",".join(f"c{i}" for i in range(count)), ",".join("1" for _ in range(count))
     path = written(tmp_path / "a.csv", f"id,text,{head}\n1,x,{row}\n".encode())

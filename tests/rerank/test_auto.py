@@ -1,16 +1,13 @@
 """The default system: the equations of its module, and what an index is searched with by default."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Inclusion, Query
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -231,7 +228,7 @@ def test_weights_are_factors_of_what_is_added(part):
 @pytest.mark.parametrize(
     ("words", "trust"), [(None, 0.0), (0.0, 1.0), (1.0, 1.0), (1.5, 0.75), (2.0, 0.5), (3.0, 0.0), (9.0, 0.0)]
 )
-def test_a_word_of_the_question_is_no_evidence_against_the_vectors(words: float | None, trust: float):
+def test_a_word_of_the_question_is_no_evidence_against_the_vectors(words, trust):
     """BM25's best twenty are the last by cosine; that counts with the words that its best score is worth."""
     z = {"cosine": np.linspace(3, -3, 40), "bm25": np.linspace(-3, 3, 40)}
     assert Trust().of(z, range(40), words) == pytest.approx(trust)
@@ -278,7 +275,7 @@ def documents(count: int) -> list[Document]:
     return [Document(f"d{i}", " ".join(WORDS[j] for j in row), WORDS[row[0]]) for i, row in enumerate(drawn)]
 
 
-def test_an_index_is_searched_by_auto(tmp_path: Path):
+def test_an_index_is_searched_by_auto(tmp_path):
     encoder = WordEncoder()
     with DocumentIndex.open(tmp_path / "index", encoder) as index:
         index.sync(documents(60))
@@ -335,7 +332,7 @@ def test_without_vectors_and_tokens_nothing_is_ranked():
 
 
 @pytest.mark.parametrize("texts", [[], ["wing"], ["wing"] * 7, ["", "", "wing"], [""]])
-def test_any_list_has_finite_scores_and_equal_texts_equal_ones(texts: list[str]):
+def test_any_list_has_finite_scores_and_equal_texts_equal_ones(texts):
     query, pool = scene(texts)
     ranking = auto_of_texts().rerank(query, pool)
     assert len(ranking) == len(texts)

@@ -1,7 +1,5 @@
 """Cross-encoders on the surprise scale: a real one of random weights, rerankers' protocol, and functions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.tiny_models import backbone
+from helpers.words import WordEncoder
 from sentence_transformers import CrossEncoder
-from tiny_bert import backbone
 from transformers import BertForSequenceClassification
-from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.moments import Moments
@@ -54,7 +52,7 @@ def tiny_cross_encoder(folder: Path, labels: int = 1) -> CrossEncoder:
     return CrossEncoder(str(folder), device="cpu")
 
 
-def test_a_cross_encoder_of_sentence_transformers_scores_on_the_surprise_scale(tmp_path: Path):
+def test_a_cross_encoder_of_sentence_transformers_scores_on_the_surprise_scale(tmp_path):
     model = tiny_cross_encoder(tmp_path)
     query, pool = scene()
     ranking = FusionReranker([CrossEncoderScorer(model, SAMPLE)]).rerank(query, pool)

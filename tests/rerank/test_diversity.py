@@ -1,7 +1,5 @@
 """Different answers first, and near-duplicates in one line, of any ranking and in any store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Opener
-from hosts import HOSTS, Host
+from helpers.hosts import HOSTS
+from helpers.serving import Log, client_of
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 from qdrant_client import models
-from serving import Log, client_of
-from words import WordEncoder
 
 from surprise_rerank import Diversity, Pipeline, TextReranker
 from surprise_rerank.answers import SearchOptions
@@ -74,7 +71,7 @@ def lines(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(lines(), SHARES, st.integers(1, 14))
-def test_the_fast_form_takes_what_the_plain_form_values_most(drawn, diversity: float, most: int):
+def test_the_fast_form_takes_what_the_plain_form_values_most(drawn, diversity, most):
     relevance, vectors = drawn
     order = diverse_order(relevance, vectors, diversity, most).tolist()
     assert sorted(order) == list(range(len(relevance)))
@@ -87,7 +84,7 @@ def test_the_fast_form_takes_what_the_plain_form_values_most(drawn, diversity: f
 
 
 @given(lines(), SHARES)
-def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least: float):
+def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least):
     _, vectors = drawn
     groups = near_duplicates(vectors, least)
     assert sorted(row for group in groups for row in group) == list(range(len(vectors)))
@@ -106,7 +103,7 @@ def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least: 
     st.floats(-10, 10),
     st.integers(0, 3),
 )
-def test_relevance_has_one_scale_whatever_that_of_the_scores_is(values, factor, shift, unknown: int):
+def test_relevance_has_one_scale_whatever_that_of_the_scores_is(values, factor, shift, unknown):
     scores = np.array([*values, *[-np.inf] * unknown])
     shares = relevances(scores)
     assert ((shares >= 0) & (shares <= 1)).all()
@@ -173,7 +170,7 @@ def test_a_search_takes_the_first_ones_from_the_whole_pool():
     assert [("dense" in fields) for fields in retriever.fields_read] == [False, False, True, True]
 
 
-def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(open_index: Opener):
+def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(open_index):
     """The same choices; what differs in a `Diversity` is the scale of relevance alone."""
     with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS)
@@ -220,14 +217,14 @@ BEST, COPY = PLAIN[:2]
 
 
 @given(st.lists(st.floats(-9, 9) | st.just(-np.inf), max_size=8))
-def test_scores_for_hosts_that_sort_again_keep_the_order(scores: list[float]) -> None:
+def test_scores_for_hosts_that_sort_again_keep_the_order(scores):
     shown = falling(scores)
     assert shown == sorted(shown, reverse=True)
     assert falling(shown) == shown
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_hosts_name_the_duplicates_in_the_metadata(host: Host, index: DocumentIndex) -> None:
+def test_hosts_name_the_duplicates_in_the_metadata(host, index):
     documents = [host.document(name, text, {}) for name, text in zip(NAMES, TEXTS, strict=True)]
     ranker = host.ranker(texts(collapse=0.9))
     first, second = (line.meta for line in host.rank(ranker, documents, QUESTION)[:2])
@@ -241,7 +238,7 @@ def test_hosts_name_the_duplicates_in_the_metadata(host: Host, index: DocumentIn
         assert host.retrieve(retriever, QUESTION)[0].meta["duplicates"] == [NAMES[COPY]]
 
 
-def test_the_server_takes_it_with_every_request(index: DocumentIndex) -> None:
+def test_the_server_takes_it_with_every_request(index):
     server = pytest.importorskip("surprise_rerank.connectors.server")
 
     def client_with(**options: Any) -> Any:

@@ -1,15 +1,13 @@
 """How a ranking comes about: token matches, distributions, shares, and what an index adds to them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from words import WordEncoder
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
@@ -44,9 +42,7 @@ def tokens(seed: int, count: int, dimension: int = 6) -> np.ndarray:
 
 @pytest.mark.parametrize("pooling", [1, 3])
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.integers(0, 30))
-def test_the_contributions_sum_to_the_score_of_what_is_stored(
-    pooling: int, seed: int, m: int, k: int
-) -> None:
+def test_the_contributions_sum_to_the_score_of_what_is_stored(pooling, seed, m, k):
     query = tokens(seed, m, 24)
     stored = pooled_tokens(TokenBatch.from_arrays([tokens(seed + 1, k, 24)], 24), pooling, 2)
     matches = token_matches(query, stored, [f"q{i}" for i in range(m)], [f"d{i}" for i in range(k)])
@@ -62,7 +58,7 @@ def test_the_contributions_sum_to_the_score_of_what_is_stored(
             assert match.members == tuple(f"d{i}" for i in merged)
 
 
-def test_a_match_of_merged_tokens_shows_the_words_that_were_merged() -> None:
+def test_a_match_of_merged_tokens_shows_the_words_that_were_merged():
     heart, wing = [1.0, 0.0, 0.1], [0.0, 1.0, 0.0]
     batch = TokenBatch.from_arrays([np.array([wing, heart, heart, [1.0, 0.01, 0.1], wing])])
     merged = pooled_tokens(batch, 2.5, 1)
@@ -94,7 +90,7 @@ def distribution(values: list[float], scorer: str = "cosine", anchor: str | None
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300))
-def test_every_value_of_a_sample_stands_in_its_histogram(values: list[float]) -> None:
+def test_every_value_of_a_sample_stands_in_its_histogram(values):
     drawn = distribution(values)
     histogram = drawn.histogram()
     assert histogram.counts.sum() == len(values)
@@ -106,7 +102,7 @@ def test_every_value_of_a_sample_stands_in_its_histogram(values: list[float]) ->
 # Explanations
 
 
-def test_ranks_before_are_those_of_one_scorer_alone() -> None:
+def test_ranks_before_are_those_of_one_scorer_alone():
     ranking = Ranking(("a", "b", "c", "d"), np.array([4.0, 3.0, 2.0, 1.0]))
     raw = np.array([0.1, np.nan, 0.7, 0.1])
     share = ScorerShare("cosine", raw, Moments(np.array(0.2), np.array(0.1)), 0.0, np.zeros(4))
@@ -157,7 +153,7 @@ def explained(
 
 
 @pytest.mark.parametrize("name", ["cosine", "surprise", "dynamax", "fusion", "bm25"])
-def test_what_the_scorers_gave_sums_to_the_score(index: DocumentIndex, name: str) -> None:
+def test_what_the_scorers_gave_sums_to_the_score(index, name):
     explanation = explained(index, name)
     total = np.sum([share.contribution for share in explanation.shares], axis=0)
     np.testing.assert_allclose(total, explanation.ranking.scores, atol=1e-6)
@@ -167,28 +163,26 @@ def test_what_the_scorers_gave_sums_to_the_score(index: DocumentIndex, name: str
     json.dumps(explanation.to_json(), allow_nan=False)
 
 
-def test_surprise_has_each_documents_own_distribution(index: DocumentIndex) -> None:
+def test_surprise_has_each_documents_own_distribution(index):
     explanation = explained(index, "surprise")
     share = explanation.share("surprise")
     np.testing.assert_allclose(share.z, explanation.ranking.scores, atol=2e-5)
     anchored = [entry for entry in explanation.distributions if entry.anchor is not None]
     assert [entry.anchor for entry in anchored] == list(explanation.ranking.ids[:3])
     for row, entry in enumerate(anchored):
-        assert entry.moments is not None
         # Of so few members, all are in the sample.
         assert entry.sample.mean() == pytest.approx(float(entry.moments.mean), abs=1e-5)
         assert entry.sample.std() == pytest.approx(float(entry.moments.deviation), abs=1e-5)
         assert explanation.places(entry) == [(row + 1, pytest.approx(float(share.raw[row])))]
 
 
-def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentIndex) -> None:
+def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index):
     explanation = explained(index, "fusion")
     similar = explanation.share("dynamax").raw
     assert sorted(explanation.matches) == list(range(5))
     for row, matches in explanation.matches.items():
         assert [match.token for match in matches] == QUESTION.split()
         assert sum(match.contribution for match in matches) == pytest.approx(similar[row], abs=2e-3)
-        assert explanation.ranking.documents is not None
         content = explanation.ranking.documents[row].content.lower().split()
         for match in matches:
             assert match.match in content
@@ -197,13 +191,12 @@ def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentInd
                 assert match.similarity == pytest.approx(1.0, abs=2e-3)
 
 
-def test_a_background_gives_totals_their_place(index: DocumentIndex) -> None:
+def test_a_background_gives_totals_their_place(index):
     rng = np.random.default_rng(5)
     words = ["tax", "law", "bank", "loan", "rate"]
     others = [" ".join(rng.choice(words, size=size)) for size in rng.integers(1, 9, size=40)]
     background = index.pipeline("fusion").with_background(others, scorer="test").current_background()
     explanation = explained(index, "fusion", background)
-    assert explanation.totals is not None
     assert len(explanation.totals.sample) == 40
     written = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
     assert written["background"]["count"] == 40

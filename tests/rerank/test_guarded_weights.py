@@ -1,17 +1,15 @@
 """Weights learned from judged questions, and the guard that declines them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import optimize
-from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.documents import Document, Passage
@@ -80,7 +78,7 @@ def test_refined_weights_move_to_the_scorer_that_knows():
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_the_smooth_ndcg_equals_the_loop_and_its_slope_is_its_own(seed: int):
+def test_the_smooth_ndcg_equals_the_loop_and_its_slope_is_its_own(seed):
     rng = np.random.default_rng(seed)
     n, relevant = 9, np.array([1, 4, 7])
     scores, gains, factors = rng.normal(size=(n, 3)), rng.uniform(0.1, 1, 3), rng.uniform(0.1, 2, 3)
@@ -100,7 +98,7 @@ def test_the_smooth_ndcg_equals_the_loop_and_its_slope_is_its_own(seed: int):
 
 @example(77, 81.0)  # where two nearby optima are as good, and rounding chooses
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 100))
-def test_refined_weights_do_not_depend_on_the_scale_of_scores(seed: int, scale: float):
+def test_refined_weights_do_not_depend_on_the_scale_of_scores(seed, scale):
     judged = questions(8, {"good": 1.0, "other": 0.5}, seed % 1000)
     gains = [np.array([grades.get(name, 0.0) for name in pool.ids]) for _, pool, grades in judged]
     plain = refine_weights([pool.scores for _, pool, _ in judged], gains, {})
@@ -194,7 +192,7 @@ def _in_passages(pool: Candidates) -> Candidates:
         ),
     ],
 )
-def test_judgements_that_cannot_be_learned_from_are_refused(change, message: str):
+def test_judgements_that_cannot_be_learned_from_are_refused(change, message):
     with pytest.raises(DataError, match=message):
         fit_guarded(sum_of(), change(questions(3, {"good": 1.0, "other": 1.0})))
 
@@ -255,6 +253,6 @@ def test_a_pipeline_with_fitted_weights_is_another_one():
         ({"q0": {"d1": 0.0}}, "questions with a relevant document must be at least one, got none"),
     ],
 )
-def test_questions_and_judgements_must_fit_together(qrels: dict, message: str):
+def test_questions_and_judgements_must_fit_together(qrels, message):
     with pytest.raises(DataError, match=message):
         Pipeline(WordEncoder(), Drawn(), sum_of()).fit(judged_texts(3)[0], qrels)

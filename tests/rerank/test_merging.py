@@ -1,7 +1,5 @@
 """Passages as lines of a ranking: neighbours that overlap are one, and a document has so many at most."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +18,12 @@ def ranking(scores: list[float], unit: str = "passage") -> Ranking:
         tuple(row[0] for row in ROWS),
         documents=tuple(Document(row[0], TEXT) for row in ROWS),
         passages=tuple(Passage(*row[1:]) for row in ROWS),
-        unit=unit,  # type: ignore[arg-type]
+        unit=unit,
     )
     return Ranking.order(pool, np.array(scores), {"cosine": np.array(scores)})
 
 
-def test_every_passage_is_a_line_and_ties_go_by_id_and_number() -> None:
+def test_every_passage_is_a_line_and_ties_go_by_id_and_number():
     lines = ranking([1.0, 3.0, 1.0, 2.0, 1.0])
     assert lines.line_ids == ["long#1", "long#3", "long", "long#2", "other"]
     named_so = replace(lines, ids=("long", "long", "long#3", "long", "page#top"))
@@ -33,7 +31,7 @@ def test_every_passage_is_a_line_and_ties_go_by_id_and_number() -> None:
     assert ranking([1.0, 3.0, 1.0, 2.0, 1.0], "document").ids == ("long", "other")
 
 
-def test_a_passage_that_overlaps_with_a_better_one_lengthens_it() -> None:
+def test_a_passage_that_overlaps_with_a_better_one_lengthens_it():
     merged = merged_neighbours(ranking([1.0, 3.0, 2.0, 0.5, 0.0]))
     assert merged.line_ids == ["long#1", "long#3", "other"]
     assert [hit.text for hit in merged] == [TEXT[0:18], TEXT[18:26], TEXT]
@@ -41,24 +39,24 @@ def test_a_passage_that_overlaps_with_a_better_one_lengthens_it() -> None:
     assert merged[0].parts == {"cosine": 3.0}
 
 
-def test_two_lines_share_nothing_of_what_they_take_in() -> None:
+def test_two_lines_share_nothing_of_what_they_take_in():
     merged = merged_neighbours(ranking([3.0, 1.0, 0.5, 2.0, 0.0]))
     assert merged.line_ids == ["long", "long#3", "other"]
     assert [hit.text for hit in merged] == [TEXT[0:16], TEXT[16:26], TEXT]
 
 
-def test_lines_of_documents_are_left_as_they_are() -> None:
+def test_lines_of_documents_are_left_as_they_are():
     lines = ranking([1.0, 3.0, 2.0, 0.5, 0.0], "document")
     assert merged_neighbours(lines) is lines
 
 
-def test_a_document_has_so_many_lines_at_most() -> None:
+def test_a_document_has_so_many_lines_at_most():
     lines = ranking([1.0, 3.0, 2.0, 0.5, 0.0])
     assert at_most_of_each(lines, 2).line_ids == ["long#1", "long#2", "other"]
     assert at_most_of_each(lines, 1).line_ids == ["long#1", "other"]
 
 
-def test_a_chunk_tells_what_it_is_of() -> None:
+def test_a_chunk_tells_what_it_is_of():
     def parent(**metadata: object) -> str:
         return parent_of(Document("chunk", TEXT, metadata=metadata), "chunk")
 
@@ -79,7 +77,7 @@ def chunks(*stretches: tuple[int, int], parent: str = "book") -> tuple[Document,
     )
 
 
-def test_chunks_of_others_that_overlap_are_one_hit_with_the_text_of_both() -> None:
+def test_chunks_of_others_that_overlap_are_one_hit_with_the_text_of_both():
     """No positions are stored with them: each begins with the end of the one before."""
     pieces = chunks((60, 150), (0, 80), (200, 270), (120, 180)) + chunks((0, 80), parent="copy")
     scores = np.array([3.0, 2.0, 1.5, 1.0, 0.5])

@@ -1,7 +1,5 @@
 """Scores of the application beside auto's and fusion's: a reader of pairs, popularity, recency."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -9,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foreign import foreign
-from words import WordEncoder
+from helpers.foreign import foreign
+from helpers.words import WordEncoder
 
 from surprise_rerank import Candidates, DataError, Document, Query, System, register_system
 from surprise_rerank.connectors.attached import Collection
@@ -65,7 +63,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("system", ["auto", "fusion"])
-def test_a_question_about_news_prefers_the_new(collection: RankedCollection, system: str) -> None:
+def test_a_question_about_news_prefers_the_new(collection, system):
     plain = collection.pipeline(system).search(QUESTION, 16)
     raised = collection.pipeline(system, scorers=[RECENT]).search(QUESTION, 16)
     assert set(plain.ids) == set(raised.ids)
@@ -77,7 +75,7 @@ def test_a_question_about_news_prefers_the_new(collection: RankedCollection, sys
     assert ignored.ids == plain.ids
 
 
-def test_a_reader_of_pairs_is_taken_as_it_is(collection: RankedCollection) -> None:
+def test_a_reader_of_pairs_is_taken_as_it_is(collection):
     raised = collection.pipeline("auto", scorers=[Reader()], weights={"cross-encoder": 9}).search(QUESTION, 2)
     assert {name[-1] for name in raised.ids} == {"3"}
     by_function = collection.pipeline(
@@ -91,7 +89,7 @@ def test_a_reader_of_pairs_is_taken_as_it_is(collection: RankedCollection) -> No
     assert all("report 3" in hit.text for hit in reranker.rank(QUESTION, texts, top_k=2))
 
 
-def test_surprise_is_of_the_systems_own_scores(collection: RankedCollection) -> None:
+def test_surprise_is_of_the_systems_own_scores(collection):
     questions = [f"w{i} w{i + 1} word number {i}" for i in range(40)]
     collection.measure_background("auto", questions)
     plain = collection.pipeline("auto").search(QUESTION, 16)
@@ -118,7 +116,7 @@ def _news(inputs: Any) -> BuiltSystem:
 NEWS_SYSTEM = System(name="news", summary="cosine, a reader and recency", build=_news)
 
 
-def test_a_system_of_the_users_own_ranks_any_collection(collection: RankedCollection) -> None:
+def test_a_system_of_the_users_own_ranks_any_collection(collection):
     register_system(NEWS_SYSTEM)
     try:
         ranking = collection.pipeline("news").search(QUESTION, 3)
@@ -139,9 +137,7 @@ def test_a_system_of_the_users_own_ranks_any_collection(collection: RankedCollec
         ("auto", {"weights": {"recency": 1}}, "='recency' is not known; there are: "),
     ],
 )
-def test_what_cannot_be_added_is_refused(
-    collection: RankedCollection, system: str, more: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_added_is_refused(collection, system, more, message):
     with pytest.raises(DataError, match=message):
         collection.pipeline(system, **more)
 
@@ -158,7 +154,7 @@ def scored(scorer: PayloadScorer, *values: Any) -> list[float]:
     return scorer.scores(Query("q"), pool(*values)).round(6).tolist()
 
 
-def test_values_of_a_payload() -> None:
+def test_values_of_a_payload():
     plain = PayloadScorer("a.b")
     assert plain.name == "a.b"
     assert scored(plain, 3, 2.5) == [3, 2.5]
@@ -173,7 +169,7 @@ def test_values_of_a_payload() -> None:
     assert now == pytest.approx(1, abs=1e-3)
 
 
-def test_wrong_uses_of_a_payload_are_told() -> None:
+def test_wrong_uses_of_a_payload_are_told():
     wrong = [*((key, 1, "key must be a key of the metadata, got") for key in ("", "a..b", "."))]
     wrong += [("a", decay, "must be above 0") for decay in (0, -1, timedelta(0), float("nan"))]
     for key, decay, message in wrong:

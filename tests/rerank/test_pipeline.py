@@ -1,14 +1,12 @@
 """Retrieve and re-rank in a row, with and without a re-ranker, in a thread or not."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.answers import SearchOptions
 from surprise_rerank.candidates import Candidates, Field, Query

@@ -1,7 +1,5 @@
 """Re-rankers: each against its formula, and what they say when something is missing."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import replace
@@ -59,7 +57,7 @@ def in_order(candidates: Candidates, scores: np.ndarray) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("similarity", get_args(VectorSimilarity))
-def test_cosine_ranks_as_a_fusion_of_nothing_but_its_scorer(similarity: str):
+def test_cosine_ranks_as_a_fusion_of_nothing_but_its_scorer(similarity):
     query, candidates, _ = scene()
     ranking = CosineScorer(similarity=similarity).rerank(query, candidates)
     alone = FusionReranker([CosineScorer(Ensemble.empty(D, similarity=similarity))], "sum")
@@ -110,7 +108,7 @@ def test_surprise_ranks_by_its_score_whoever_is_the_anchor(seed, similarity, anc
 
 @pytest.mark.parametrize("anchor", ["document", "query"])
 @pytest.mark.parametrize("members", [0, 1])
-def test_a_note_says_that_surprise_is_not_defined(members: int, anchor: str):
+def test_a_note_says_that_surprise_is_not_defined(members, anchor):
     query, candidates, _ = scene()
     ensemble = Ensemble.from_vectors(units(np.random.default_rng(0), members))
     ranking = SurpriseReranker(ensemble, anchor=anchor).rerank(query, candidates)
@@ -123,7 +121,7 @@ def test_a_note_says_that_surprise_is_not_defined(members: int, anchor: str):
 
 
 @pytest.mark.parametrize("similarity", [DynaMax(), DynaMax("jaccard", "joint")])
-def test_dynamax_orders_by_the_similarity_of_each_pair(similarity: DynaMax):
+def test_dynamax_orders_by_the_similarity_of_each_pair(similarity):
     query, candidates, _ = scene()
     ranking = DynaMaxScorer(similarity).rerank(query, candidates)
     for hit, row in zip(ranking, ranking.rows_in(candidates), strict=True):
@@ -175,7 +173,7 @@ RERANKERS = {
 
 
 @pytest.mark.parametrize("name", RERANKERS)
-def test_a_reranker_names_the_fields_it_needs_and_works_with_those_alone(name: str):
+def test_a_reranker_names_the_fields_it_needs_and_works_with_those_alone(name):
     reranker, needs = RERANKERS[name]
     query, candidates, _ = scene()
     assert reranker.needs == needs
@@ -198,7 +196,7 @@ def test_a_reranker_names_the_fields_it_needs_and_works_with_those_alone(name: s
 
 @pytest.mark.parametrize("anchor", ["document", "query"])
 @pytest.mark.parametrize("model", MODELS)
-def test_an_empty_pool_has_an_empty_ranking(anchor: str, model: str):
+def test_an_empty_pool_has_an_empty_ranking(anchor, model):
     query, candidates, ensemble = scene()
     ensembles = (ensemble, Ensemble.empty(D))
     rerankers = [SurpriseReranker(members, model, anchor=anchor) for members in ensembles]
@@ -214,7 +212,7 @@ def test_an_empty_pool_has_an_empty_ranking(anchor: str, model: str):
         (lambda: DynaMaxScorer(device="abacus").rerank(*scene()[:2]), "device 'abacus'"),
     ],
 )
-def test_unknown_settings_are_refused(make, message: str):
+def test_unknown_settings_are_refused(make, message):
     with pytest.raises(DataError, match=message):
         make()
 
@@ -347,7 +345,7 @@ BM25 = RetrievedScorer("bm25")
         ({"scorers": [BM25], "method": "add"}, "'add' is not known; there are: surprise, rrf, minmax"),
     ],
 )
-def test_a_fusion_that_makes_no_sense_is_refused_when_it_is_made(arguments: dict, message: str):
+def test_a_fusion_that_makes_no_sense_is_refused_when_it_is_made(arguments, message):
     with pytest.raises(DataError, match=message):
         FusionReranker(**arguments)
 

@@ -1,14 +1,12 @@
 """Texts that somebody else retrieved: encoded on the fly, or fetched by id, and put in order."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.answers import SearchOptions
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
@@ -19,7 +17,7 @@ from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import auto_of_texts
-from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, Reranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer
 from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "a wing gives lift"]
@@ -39,7 +37,7 @@ def index(tmp_path_factory: pytest.TempPathFactory):
         yield opened
 
 
-def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReranker):
+def test_texts_come_best_first_and_equal_ones_in_their_order(reranker):
     ranked = reranker.rank("wing lift", TEXTS)
     assert [line.position for line in ranked] == [1, 3, 2, 0]
     assert ranked[0].score == ranked[1].score > ranked[2].score
@@ -53,7 +51,7 @@ def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReran
 
 
 @pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion", "surprise"])
-def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
+def test_stored_and_fresh_texts_score_alike(index, system):
     index.set_ensemble(index.ensemble(), source="documents")
     reranker = index.text_reranker(system)
     ids = [document.id for document in DOCUMENTS]
@@ -71,7 +69,7 @@ def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
             assert fresh[position].parts[name] == pytest.approx(line.parts[name], abs=0.02)
 
 
-def test_background_and_threshold_drop_what_is_off_topic(reranker: TextReranker):
+def test_background_and_threshold_drop_what_is_off_topic(reranker):
     others = [f"{a} {b}" for a in ("salt", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
     judging = reranker.with_background(others, lambda question: TEXTS)
     ranked = judging.rank("wing lift", TEXTS)
@@ -94,7 +92,7 @@ def given_vectors(texts: list[str] = TEXTS) -> list[list[float] | None]:
 
 @pytest.mark.parametrize("chosen", [CosineScorer(), DynaMaxScorer(), auto_of_texts()])
 @pytest.mark.parametrize("lacking", [(), (0, 3), (0, 1, 2, 3)])
-def test_given_vectors_of_any_length_rank_as_encoded_ones(chosen: Reranker, lacking: tuple[int, ...]):
+def test_given_vectors_of_any_length_rank_as_encoded_ones(chosen, lacking):
     encoder = WordEncoder()
     expected = TextReranker(WordEncoder(), chosen).rank("wing lift", TEXTS)
     vectors = [None if i in lacking else np.array(v) * 5 for i, v in enumerate(given_vectors())]
@@ -113,7 +111,7 @@ def test_given_vectors_of_any_length_rank_as_encoded_ones(chosen: Reranker, lack
     assert list(asyncio.run(reranker.arank("wing lift", TEXTS, vectors=vectors))) == list(ranked)
 
 
-def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogCaptureFixture):
+def test_vectors_of_another_model_are_not_used_which_is_told(caplog):
     reranker = TextReranker(WordEncoder(), CosineScorer())
     expected = reranker.rank("wing lift", TEXTS)
     wrong = np.random.default_rng(0).normal(size=(4, 16))
@@ -139,7 +137,7 @@ def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogC
         ([[1.0], [1.0, 2.0], None, None], r"the dimension of vectors\[1\] must be 1, got 2"),
     ],
 )
-def test_vectors_that_cannot_be_used_are_refused(reranker: TextReranker, vectors: list, message: str):
+def test_vectors_that_cannot_be_used_are_refused(reranker, vectors, message):
     with pytest.raises(DataError, match=message):
         reranker.rank("wing", TEXTS, vectors=vectors)
 
@@ -148,12 +146,12 @@ def test_vectors_that_cannot_be_used_are_refused(reranker: TextReranker, vectors
 
 
 @pytest.mark.parametrize("setting", [{"depth": 1}, {"tenant": "a"}, {"filter": {}}])
-def test_a_setting_of_a_pool_is_refused_for_texts_that_are_given(reranker: TextReranker, setting: dict):
+def test_a_setting_of_a_pool_is_refused_for_texts_that_are_given(reranker, setting):
     with pytest.raises(DataError, match=f"re-ranking of texts has no setting '{next(iter(setting))}'"):
         reranker.rank("wing", ["wing", "lift"], **setting)
 
 
-def test_how_many_were_stored_is_told(index: DocumentIndex, caplog: pytest.LogCaptureFixture):
+def test_how_many_were_stored_is_told(index, caplog):
     reranker = index.text_reranker("dynamax")
     with caplog.at_level("DEBUG", "surprise_rerank"):
         ranked = reranker.rank("wing lift", ["?", "tea", "?"], ids=[("gone", "d1"), "nowhere", "d5"])
@@ -187,7 +185,7 @@ def split(tmp_path: Path):
         yield opened
 
 
-def test_of_a_long_text_the_best_passage_counts_stored_or_not(split: DocumentIndex):
+def test_of_a_long_text_the_best_passage_counts_stored_or_not(split):
     encoder = WordEncoder(window=4)
     ranked = TextReranker(encoder).rank("wing lift", ["tea", f"  {LONG} ", "wing tea"])
     assert [line.position for line in ranked] == [1, 2, 0]

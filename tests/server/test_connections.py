@@ -1,7 +1,5 @@
 """Connections that hold a place without asking anything: timed, counted, and in nobody's way."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import logging
@@ -14,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 import httpx
-from serving import JSON, Log, served, wait_until, words_reranker
+from helpers.serving import JSON, Log, served, wait_until, words_reranker
 
 from surprise_rerank.connectors.server import ServerOptions, create_app, process
 from surprise_rerank.connectors.server.connections import LimitedConnection
@@ -69,7 +67,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def test_a_request_on_its_way_when_the_server_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_on_its_way_when_the_server_ends_is_answered(monkeypatch):
     shutdown = LimitedConnection.shutdown
 
     def ended(self: LimitedConnection) -> None:
@@ -88,7 +86,7 @@ def test_a_request_on_its_way_when_the_server_ends_is_answered(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("sent", HALVES)
-def test_who_sends_half_a_request_is_waited_for_as_long_as_the_setting_says(sent: str) -> None:
+def test_who_sends_half_a_request_is_waited_for_as_long_as_the_setting_says(sent):
     log = Log()
     with server(log, read_timeout=PATIENCE) as port:
         begun = time.monotonic()
@@ -99,7 +97,7 @@ def test_who_sends_half_a_request_is_waited_for_as_long_as_the_setting_says(sent
     assert received.startswith(b"HTTP/1.1 415 ") == sent.startswith("a body")
 
 
-def test_a_head_that_comes_a_byte_at_a_time_has_no_longer() -> None:
+def test_a_head_that_comes_a_byte_at_a_time_has_no_longer():
     with server(Log(), read_timeout=PATIENCE) as port, connected(port) as connection:
         begun = time.monotonic()
         with contextlib.suppress(ConnectionError):
@@ -109,7 +107,7 @@ def test_a_head_that_comes_a_byte_at_a_time_has_no_longer() -> None:
         assert time.monotonic() - begun < 10
 
 
-def test_a_connection_that_is_used_stays_open_longer_than_it_may_be_idle() -> None:
+def test_a_connection_that_is_used_stays_open_longer_than_it_may_be_idle():
     with server(Log(), read_timeout=PATIENCE) as port:
         client = http.client.HTTPConnection("127.0.0.1", port)
         sockets = set()
@@ -122,7 +120,7 @@ def test_a_connection_that_is_used_stays_open_longer_than_it_may_be_idle() -> No
     assert len(sockets) == 1
 
 
-def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_slowly_is_not() -> None:
+def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_slowly_is_not():
     from fastapi import FastAPI, Response
 
     app, large = FastAPI(), 20 * 2**20
@@ -144,7 +142,7 @@ def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_slowly_is_
         assert len(everything(unread)) < large
 
 
-def test_more_connections_than_there_may_be_push_out_those_that_wait_and_no_answer_is_lost() -> None:
+def test_more_connections_than_there_may_be_push_out_those_that_wait_and_no_answer_is_lost():
     log = Log()
     with server(log, max_connections=20, max_requests=8) as port:
         used = connected(port, HEAD)
@@ -164,7 +162,7 @@ def test_more_connections_than_there_may_be_push_out_those_that_wait_and_no_answ
     assert "max_connections" in said[0]["said"]
 
 
-def test_bodies_that_come_slowly_take_no_place_of_those_that_are_there() -> None:
+def test_bodies_that_come_slowly_take_no_place_of_those_that_are_there():
     with server(Log(), max_requests=2) as port:
         slow = [connected(port, HEAD + BODY[:5]) for _ in range(20)]
         time.sleep(0.2)
@@ -176,7 +174,7 @@ def test_bodies_that_come_slowly_take_no_place_of_those_that_are_there() -> None
             connection.close()
 
 
-def test_bodies_that_are_read_at_once_have_a_limit_of_bytes() -> None:
+def test_bodies_that_are_read_at_once_have_a_limit_of_bytes():
     with server(Log(), max_requests=2, max_body=2000) as port:
         head = HEAD.replace(b"35", b"2000")
         held = [connected(port, head + b" " * 1900) for _ in range(2)]
@@ -190,7 +188,7 @@ def test_bodies_that_are_read_at_once_have_a_limit_of_bytes() -> None:
         )
 
 
-def test_an_equal_line_of_a_library_is_written_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_equal_line_of_a_library_is_written_once_in_a_while(monkeypatch):
     log, clock = Log(), iter([0.0, 1.0, 2.0, 3.0, 30.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with process.forwarded(log.logger()):
@@ -203,7 +201,7 @@ def test_an_equal_line_of_a_library_is_written_once_in_a_while(monkeypatch: pyte
     ]
 
 
-def test_there_are_more_connections_than_requests_so_that_probes_find_a_place() -> None:
+def test_there_are_more_connections_than_requests_so_that_probes_find_a_place():
     with pytest.raises(DataError, match="max_connections=8 must be more than max_requests=8"):
         ServerOptions(max_connections=8, max_requests=8)
     resource = pytest.importorskip("resource")

@@ -1,7 +1,5 @@
 """One question, one answer: every interface gives the documents, order and numbers that Python gives."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -12,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from bench import Bench, corpus
-from files import write_rows
-from hosts import HOSTS, Host
-from serving import client_of, service_of
+from helpers.bench import Bench, corpus
+from helpers.files import write_rows
+from helpers.hosts import HOSTS, Host
+from helpers.serving import client_of, service_of
 
 from surprise_rerank import DataError, DocumentIndex, Ranking, load_encoder
 from surprise_rerank.connectors.qdrant.schema import ALL
@@ -157,7 +155,7 @@ def require_same(lines: list[Line], expected: Ranking, ids: Sequence[str] | None
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_every_option_changes_what_is_shown(place: Place, name: str) -> None:
+def test_every_option_changes_what_is_shown(place, name):
     assert len(place.answers[name]) > 0
     if name != "nothing":
         assert lines_of(place.answers[name]) != lines_of(place.answers["nothing"])
@@ -165,7 +163,7 @@ def test_every_option_changes_what_is_shown(place: Place, name: str) -> None:
 
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("door", INSIDE)
-def test_doors_in_this_process_show_the_same(place: Place, door: str, name: str) -> None:
+def test_doors_in_this_process_show_the_same(place, door, name):
     if name not in place.others[door]:
         pytest.skip("it has no such option")
     lines, expected = place.others[door][name], place.answers[name]
@@ -179,7 +177,7 @@ def test_doors_in_this_process_show_the_same(place: Place, door: str, name: str)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_command_shows_the_same(place: Place, name: str) -> None:
+def test_the_command_shows_the_same(place, name):
     options = dict(OPTIONS[name])
     arguments = ["--system", SYSTEM, "--top", str(options.pop("top_k", 10))]
     if "offset" in options:
@@ -199,7 +197,7 @@ def test_the_command_shows_the_same(place: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("question", ["", " \n"])
-def test_a_question_that_is_empty_is_refused_by_all(place: Place, question: str) -> None:
+def test_a_question_that_is_empty_is_refused_by_all(place, question):
     with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
         pipeline = index.pipeline(SYSTEM, tenant=ALL)
         hosts = [kind.values[0] for kind in HOSTS if type(kind.values[0]).__name__ in INSIDE]
@@ -216,7 +214,7 @@ def test_a_question_that_is_empty_is_refused_by_all(place: Place, question: str)
     assert "the question is empty; ask in words" in error
 
 
-def test_groups_are_those_of_python_and_of_the_command(place: Place) -> None:
+def test_groups_are_those_of_python_and_of_the_command(place):
     with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
         groups = index.pipeline(SYSTEM, tenant=ALL).search_groups(
             QUESTION, "metadata.year", top_k=3, group_size=2
@@ -228,7 +226,7 @@ def test_groups_are_those_of_python_and_of_the_command(place: Place) -> None:
     assert [(group["value"], [hit["id"] for hit in group["hits"]]) for group in answer["groups"]] == expected
 
 
-def test_passages_of_a_document_are_lines_that_share_no_text(place: Place) -> None:
+def test_passages_of_a_document_are_lines_that_share_no_text(place):
     ranking = place.answers["passages"]
     assert len(set(ranking.ids)) < len(ranking) == len(set(ranking.line_ids))
     assert len(set(place.answers["one of each"].ids)) == len(place.answers["one of each"])
@@ -240,7 +238,7 @@ def test_passages_of_a_document_are_lines_that_share_no_text(place: Place) -> No
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
 
 
-def test_groups_of_passages_are_those_of_documents(place: Place) -> None:
+def test_groups_of_passages_are_those_of_documents(place):
     with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
         settings = {"unit": "passage", "top_k": 3, "group_size": 2}
         groups = index.pipeline(SYSTEM, tenant=ALL).search_groups(QUESTION, "document", **settings)
@@ -254,7 +252,7 @@ def test_groups_of_passages_are_those_of_documents(place: Place) -> None:
         assert set(hits.ids) == {value}
 
 
-def test_a_re_ranker_of_stored_texts_is_a_pipeline_over_them(place: Place) -> None:
+def test_a_re_ranker_of_stored_texts_is_a_pipeline_over_them(place):
     with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
         pipeline, reranker = (make("dynamax", tenant=ALL) for make in (index.pipeline, index.text_reranker))
         documents = pipeline.answer(QUESTION, None).shown
@@ -268,7 +266,7 @@ def test_a_re_ranker_of_stored_texts_is_a_pipeline_over_them(place: Place) -> No
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"depth": 7}, {"depth": 7, "top_k": 3}], ids=str)
-def test_a_task_of_mteb_gets_what_python_shows(place: Place, tmp_path: Path, options: dict[str, int]) -> None:
+def test_a_task_of_mteb_gets_what_python_shows(place, tmp_path, options):
     """The adapter makes an index of its own; a result has ids and scores, and at most its pool."""
     datasets = pytest.importorskip("datasets")
     adapter = pytest.importorskip("surprise_rerank.connectors.mteb")
@@ -298,7 +296,7 @@ def test_a_task_of_mteb_gets_what_python_shows(place: Place, tmp_path: Path, opt
     assert len(scores) == min(30, most, settings.get("depth", 100))
 
 
-def test_every_interface_takes_the_options_of_one_class() -> None:
+def test_every_interface_takes_the_options_of_one_class():
     from surprise_rerank.answers import OPTION_NAMES, SearchOptions, SearchSettings
     from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.server.schemas import SearchRequest

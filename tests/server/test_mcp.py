@@ -1,7 +1,5 @@
 """An index as tools of an agent, asked by the official SDK's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -19,12 +17,11 @@ pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
 
 import httpx
 import httpx2
+from helpers.serving import Log, served, service_of
+from helpers.words import WordEncoder
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
-from named_index import named_index  # noqa: F401 - a fixture
-from serving import Log, served, service_of
-from words import WordEncoder
 
 from surprise_rerank.connectors.mcp import mcp_routes, mcp_server
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
@@ -93,9 +90,7 @@ def said(result: CallToolResult) -> str:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_the_tools_change_nothing_and_say_that_texts_are_no_instructions(
-    index: DocumentIndex, mode: str
-) -> None:
+def test_the_tools_change_nothing_and_say_that_texts_are_no_instructions(index, mode):
     listed = asking(mcp_server(tools_of(index)), lambda client: client.list_tools(), mode).tools
     assert [tool.name for tool in listed] == ["search", "explain", "status"]
     for tool in listed:
@@ -105,12 +100,9 @@ def test_the_tools_change_nothing_and_say_that_texts_are_no_instructions(
     assert all("never instructions" in tool.description for tool in listed[:2])
 
 
-def test_search_and_explain_say_the_verdict_first_and_then_what_the_pipeline_found(
-    index: DocumentIndex,
-) -> None:
+def test_search_and_explain_say_the_verdict_first_and_then_what_the_pipeline_found(index):
     log = Log()
     expected = index.pipeline("dynamax").search(QUESTION, 2)
-    assert expected.verdict is not None
     searched = call(tools_of(index, log), "search", question=QUESTION, top_k=2)
     explained = call(tools_of(index, log), "explain", question=QUESTION, top_k=2)
     for result, name in ((searched, "results"), (explained, "documents")):
@@ -132,7 +124,7 @@ def test_search_and_explain_say_the_verdict_first_and_then_what_the_pipeline_fou
 
 
 @pytest.mark.parametrize("system", ["auto", "cosine", "dynamax", "bm25", "surprise"])
-def test_passages_are_found_and_explained_by_their_own_ids(tmp_path: Path, system: str) -> None:
+def test_passages_are_found_and_explained_by_their_own_ids(tmp_path, system):
     long = " ".join(f"Sentence {i} of topic{i % 7} tells of dogs{i} that bark." for i in range(40))
     options = IndexOptions(passages=Passages(tokens=20, overlap=2))
     with DocumentIndex.open(tmp_path / "index", WordEncoder(window=64), options=options) as index:
@@ -154,9 +146,7 @@ def test_passages_are_found_and_explained_by_their_own_ids(tmp_path: Path, syste
 
 
 @pytest.mark.parametrize("condition", [OPEN, json.dumps(OPEN)])
-def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(
-    index: DocumentIndex, condition: Any
-) -> None:
+def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(index, condition):
     tools = tools_of(index)
     for name, entries in (("search", "results"), ("explain", "documents")):
         for system in ("dynamax", "cosine"):
@@ -174,7 +164,6 @@ def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(
         ({"filter": "not json"}, "filter: is no JSON"),
         ({"filter": '{"must": [], "must": []}'}, "filter: an object has a key twice"),
         ({"filter": [OPEN]}, "filter:"),
-        ({"filter": {"must": [{"has_id": ["d0"]}]}}, "filter: has_id knows points"),
         ({"system": "dynmax"}, "did you mean 'dynamax'?"),
         ({"top_k": 0}, "top_k:"),
         ({"min_percentile": 0.999}, "0.999"),
@@ -184,9 +173,7 @@ def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(
         ({"question": "x" * 2000}, "2000 characters, and at most 1000"),
     ],
 )
-def test_what_is_wrong_is_said_in_words_and_marked_as_an_error(
-    index: DocumentIndex, arguments: dict[str, Any], what: str
-) -> None:
+def test_what_is_wrong_is_said_in_words_and_marked_as_an_error(index, arguments, what):
     result = call(tools_of(index, max_characters=1000), "search", **{"question": QUESTION, **arguments})
     assert result.is_error
     assert what in said(result)
@@ -194,7 +181,7 @@ def test_what_is_wrong_is_said_in_words_and_marked_as_an_error(
     assert "pydantic" not in said(result)
 
 
-def test_status_says_what_there_is_to_search_and_to_filter_by(index: DocumentIndex) -> None:
+def test_status_says_what_there_is_to_search_and_to_filter_by(index):
     result = call(tools_of(index), "status")
     answer = result.structured_content
     assert (answer["state"], answer["documents"], answer["model"]) == ("ready", 4, "words")
@@ -203,7 +190,7 @@ def test_status_says_what_there_is_to_search_and_to_filter_by(index: DocumentInd
     assert json.loads(said(result)) == answer
 
 
-def test_tools_wait_for_an_index_that_is_being_loaded_and_status_does_not(index: DocumentIndex) -> None:
+def test_tools_wait_for_an_index_that_is_being_loaded_and_status_does_not(index):
     ready = tools_of(index)
     tools = Service(searches=True, options=ServerOptions(timeout=20), logger=Log().logger())
 
@@ -224,9 +211,7 @@ def test_tools_wait_for_an_index_that_is_being_loaded_and_status_does_not(index:
 @pytest.mark.parametrize(
     ("error", "what"), [(StoreError("at /secret"), "cannot be read"), (ValueError("SECRET"), "failed")]
 )
-def test_a_fault_is_told_without_its_message(
-    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
-) -> None:
+def test_a_fault_is_told_without_its_message(index, monkeypatch, error, what):
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
@@ -248,9 +233,7 @@ def test_a_fault_is_told_without_its_message(
         ("status", {}, "metadata_keys"),
     ],
 )
-def test_an_answer_keeps_its_limit_and_says_what_it_leaves_out(
-    hostile: DocumentIndex, most: int, name: str, arguments: dict[str, Any], entries: str
-) -> None:
+def test_an_answer_keeps_its_limit_and_says_what_it_leaves_out(hostile, most, name, arguments, entries):
     result = call(tools_of(hostile, max_answer=most), name, **arguments)
     answer = result.structured_content
     assert len(said(result)) <= most
@@ -263,7 +246,7 @@ def test_an_answer_keeps_its_limit_and_says_what_it_leaves_out(
         assert len(answer[entries]) < 30
 
 
-def test_no_document_can_pass_for_the_answer_around_it(hostile: DocumentIndex) -> None:
+def test_no_document_can_pass_for_the_answer_around_it(hostile):
     result = call(tools_of(hostile, max_answer=100_000), "search", question=QUESTION, top_k=50)
     assert sum(line.startswith("Verdict: ") for line in said(result).split("\n")) == 1
     by_id = {hit["id"]: hit for hit in result.structured_content["results"]}
@@ -277,7 +260,7 @@ def test_no_document_can_pass_for_the_answer_around_it(hostile: DocumentIndex) -
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_http_answers_who_has_the_token(index: DocumentIndex, mode: str) -> None:
+def test_http_answers_who_has_the_token(index, mode):
     log, bearer = Log(), {"Authorization": "Bearer SECRETtoken"}
     tools = tools_of(index, log, token="SECRETtoken")
 
@@ -333,19 +316,16 @@ def started(place: str) -> subprocess.Popen[str]:
 
 
 def send(process: subprocess.Popen[str], **message: Any) -> None:
-    assert process.stdin is not None
     process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     process.stdin.flush()
 
 
 @pytest.mark.parametrize("how", ["closed", "interrupted"])
 def test_a_process_speaks_over_its_standard_streams_until_it_is_ended(
-    named_index: str,  # noqa: F811
-    how: str,
-) -> None:
+    named_index,
+    how,
+):
     process = started(named_index)
-    assert process.stdin is not None
-    assert process.stdout is not None
     answer = json.loads(process.stdout.readline())
     assert answer["result"]["serverInfo"]["name"] == "surprise-rerank"
     if how == "closed":
@@ -358,14 +338,13 @@ def test_a_process_speaks_over_its_standard_streams_until_it_is_ended(
     else:
         process.send_signal(signal.SIGINT)
     assert process.wait(30) == (130 if how == "interrupted" else 0)
-    assert process.stderr is not None
     errors = process.stderr.read()
     assert "Traceback" not in errors
     assert "Fatal" not in errors
     assert process.stdout.read() == ""
 
 
-def test_a_process_without_an_index_ends_with_one_line_and_an_empty_output(tmp_path: Path) -> None:
+def test_a_process_without_an_index_ends_with_one_line_and_an_empty_output(tmp_path):
     process = started(str(tmp_path / "nowhere"))
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 2

@@ -1,7 +1,5 @@
 """What operators see: metrics of every stage, whether Qdrant answers, and whose request a line is about."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator
@@ -12,9 +10,9 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 from fastapi.testclient import TestClient
-from faults import Status
-from serving import Log, client_of, service_of, wait_until
-from words import WordEncoder
+from helpers.faults import Status
+from helpers.serving import Log, client_of, service_of, wait_until
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document, DocumentIndex
 from surprise_rerank.connectors.server import process, service_app
@@ -37,7 +35,7 @@ def metrics(client: TestClient) -> dict[str, float]:
     return {name.removeprefix("surprise_rerank_"): float(value) for name, _, value in lines}
 
 
-def test_metrics_tell_the_stages_the_pool_the_model_and_stale_backgrounds(index: DocumentIndex) -> None:
+def test_metrics_tell_the_stages_the_pool_the_model_and_stale_backgrounds(index):
     client = client_of(service_app(service_of(index, "auto")))
     client.post("/v1/search", json={"query": "dogs", "depth": 7})
     client.post("/v1/rerank", json={"query": "dogs", "documents": ["dogs", "cats"]})
@@ -59,7 +57,7 @@ def test_metrics_tell_the_stages_the_pool_the_model_and_stale_backgrounds(index:
     assert (later[stale], later[changed]) == (1, 30)
 
 
-def test_a_server_is_ready_while_its_qdrant_answers(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_ready_while_its_qdrant_answers(qdrant, monkeypatch):
     monkeypatch.setattr("surprise_rerank.connectors.server.service._FRESH", 0.0)
     monkeypatch.setattr("surprise_rerank.connectors.server.service._SOON", 0.3)
     url = getattr(qdrant, "url", "http://here:6333")
@@ -87,7 +85,7 @@ class Complaining(WordEncoder):
         return super().encode(texts, kind, on_progress)
 
 
-def test_a_line_of_a_library_names_the_request_that_it_is_about(index: DocumentIndex) -> None:
+def test_a_line_of_a_library_names_the_request_that_it_is_about(index):
     log = Log()
     index.use_encoder(Complaining())
     client = client_of(service_app(service_of(index, "auto", log)))

@@ -1,7 +1,5 @@
 """Who may do what: tokens with rights and tenants, over every route."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -14,8 +12,8 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 from fastapi.testclient import TestClient
-from serving import Log, client_of, service_of, wait_until
-from words import WordEncoder
+from helpers.serving import Log, client_of, service_of, wait_until
+from helpers.words import WordEncoder
 
 from surprise_rerank import Document, DocumentIndex
 from surprise_rerank.connectors.qdrant import ALL, IndexOptions
@@ -142,9 +140,7 @@ def asked(client: TestClient, owner: str, method: str, path: str, body: Any = No
 
 @pytest.mark.parametrize("owner", TOKENS)
 @pytest.mark.parametrize("route", RIGHTS, ids=" ".join)
-def test_a_token_may_what_its_rights_say_and_nothing_else(
-    client: TestClient, owner: str, route: tuple[str, str, str]
-) -> None:
+def test_a_token_may_what_its_rights_say_and_nothing_else(client, owner, route):
     body, allowed, _ = RIGHTS[route]
     answer = asked(client, owner, *route[:2], body)
     assert answer.status_code == allowed.get(owner, 403), answer.text
@@ -153,9 +149,7 @@ def test_a_token_may_what_its_rights_say_and_nothing_else(
 
 @pytest.mark.parametrize("owner", TOKENS)
 @pytest.mark.parametrize("route", [route for route in RIGHTS if RIGHTS[route][2] is not None], ids=" ".join)
-def test_a_tenant_of_the_server_is_every_tokens(
-    client_of_acme: TestClient, owner: str, route: tuple[str, str, str]
-) -> None:
+def test_a_tenant_of_the_server_is_every_tokens(client_of_acme, owner, route):
     body, _, allowed = RIGHTS[route]
     answer = asked(client_of_acme, owner, *route[:2], body)
     assert answer.status_code == allowed.get(owner, 403), answer.text
@@ -163,7 +157,7 @@ def test_a_tenant_of_the_server_is_every_tokens(
         assert {hit["metadata"]["customer"] for hit in answer.json()["results"]} == {"acme"}
 
 
-def test_every_route_of_the_server_is_in_the_table(service: Service) -> None:
+def test_every_route_of_the_server_is_in_the_table(service):
     probes = {"/", "/health", "/ready", "/v2/rerank", "/v1/score"}
     routes = {(method, route.path) for route in service_app(service).routes for method in route.methods or ()}
     expected = {
@@ -174,7 +168,7 @@ def test_every_route_of_the_server_is_in_the_table(service: Service) -> None:
     assert {path for _, path in unknown} <= {"/page/style.css", "/page/script.js", "/page/icon.svg"}
 
 
-def test_a_tenants_token_sees_and_changes_the_tenants_documents_alone(client: TestClient) -> None:
+def test_a_tenants_token_sees_and_changes_the_tenants_documents_alone(client):
     hits = asked(client, "acme", "POST", "/v1/search", QUERY).json()["results"]
     assert {(hit["id"], hit["metadata"]["customer"]) for hit in hits} == {(str(i), "acme") for i in range(3)}
     every = asked(client, "owner", "POST", "/v1/search", {**QUERY, "tenant": ALL}).json()["results"]
@@ -192,7 +186,7 @@ def test_a_tenants_token_sees_and_changes_the_tenants_documents_alone(client: Te
     assert (removed["deleted"], removed["documents"]) == (1, 3)
 
 
-def test_a_job_is_shown_to_who_asked_for_it(client: TestClient) -> None:
+def test_a_job_is_shown_to_who_asked_for_it(client):
     documents = {"documents": [{"id": "8", "text": "cats number 8"}], "wait": False}
     begun = asked(client, "bolt", "PUT", "/v1/documents", documents)
     assert begun.status_code == 202
@@ -201,7 +195,7 @@ def test_a_job_is_shown_to_who_asked_for_it(client: TestClient) -> None:
     assert asked(client, "bolt", "DELETE", "/v1/documents/8").json()["deleted"] == 1
 
 
-def test_stored_vectors_of_another_tenants_document_are_not_taken(client: TestClient) -> None:
+def test_stored_vectors_of_another_tenants_document_are_not_taken(client):
     texts = [{"id": "0", "text": "something else"}]
     answers: Mapping[str, Any] = {
         tenant: asked(
@@ -214,7 +208,7 @@ def test_stored_vectors_of_another_tenants_document_are_not_taken(client: TestCl
     assert unnamed["results"] == answers["nobody"]["results"]
 
 
-def test_agents_see_the_tenants_documents_alone(service: Service) -> None:
+def test_agents_see_the_tenants_documents_alone(service):
     mcp = pytest.importorskip("surprise_rerank.connectors.mcp", reason="the extra 'mcp' is not installed")
     headers = {"Accept": "application/json, text/event-stream"}
 
@@ -232,11 +226,11 @@ def test_agents_see_the_tenants_documents_alone(service: Service) -> None:
         assert "of another tenant" in refused["content"][0]["text"]
         assert called(client, TOKENS["acme"], "status")["structuredContent"]["documents"] == 3
         unnamed = called(client, TOKENS["owner"], "search", question="cats")
-        assert "has tenants, and nobody says" in unnamed["content"][0]["text"]
+        assert "has tenants, and none is named" in unnamed["content"][0]["text"]
         assert called(client, TOKENS["writer"], "status") == 403
 
 
-def test_an_agent_over_the_standard_streams_names_a_tenant(service: Service) -> None:
+def test_an_agent_over_the_standard_streams_names_a_tenant(service):
     mcp = pytest.importorskip("surprise_rerank.connectors.mcp", reason="the extra 'mcp' is not installed")
     client_class = pytest.importorskip("mcp").Client
 
@@ -248,7 +242,7 @@ def test_an_agent_over_the_standard_streams_names_a_tenant(service: Service) -> 
     assert asyncio.run(ask()).is_error
 
 
-def test_two_tokens_are_valid_while_one_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_tokens_are_valid_while_one_is_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr("surprise_rerank.connectors.server.owners._PATIENCE", 0.0)
     log, file = Log(), tmp_path / "tokens.toml"
     tokens = Tokens(ServerOptions(tokens=private(file), token="old-one new-one"), log.logger())
@@ -280,7 +274,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("which", WRONG)
-def test_a_file_that_cannot_be_is_refused_without_a_token_of_it(tmp_path: Path, which: str) -> None:
+def test_a_file_that_cannot_be_is_refused_without_a_token_of_it(tmp_path, which):
     text, said = WRONG[which]
     options = ServerOptions(tokens=private(tmp_path / "tokens.toml", text))
     with pytest.raises(DataError, match=said) as refused:
@@ -289,7 +283,7 @@ def test_a_file_that_cannot_be_is_refused_without_a_token_of_it(tmp_path: Path, 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
-def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_others_may_read_is_refused(tmp_path):
     file = tmp_path / "tokens.toml"
     options = ServerOptions(tokens=private(file))
     for mode in (0o640, 0o604, 0o620):

@@ -1,7 +1,5 @@
 """The page to search in, in a real browser: clicks, keys, hostile texts, other hosts, and what axe finds."""
 
-from __future__ import annotations
-
 import json
 import urllib.parse
 from collections.abc import Iterator
@@ -16,11 +14,11 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 
 from axe_playwright_python.sync_playwright import Axe
-from browsers import find_browser
-from files import handbook, write_lines
+from helpers.browsers import find_browser
+from helpers.files import handbook, write_lines
+from helpers.serving import Log, client_of, served, service_of
+from helpers.words import WordEncoder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from serving import Log, client_of, served, service_of
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import open_documents
@@ -125,7 +123,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
 COMPARED = "/#compare=1"
 
 
-def test_one_list_is_shown_unless_orders_are_compared(visit: Visit, url: str) -> None:
+def test_one_list_is_shown_unless_orders_are_compared(visit, url):
     page = visit.searched(url)
     answer = httpx.post(f"{url}/v1/search", json={"query": QUESTION, "keep_refused": True}).json()
     assert visit.ids() == [hit["id"] for hit in answer["results"]]
@@ -141,7 +139,7 @@ def test_one_list_is_shown_unless_orders_are_compared(visit: Visit, url: str) ->
     assert page.evaluate("location.hash").endswith("compare=1")
 
 
-def test_a_citation_opens_the_file_at_its_page_and_no_script(visit: Visit, url: str) -> None:
+def test_a_citation_opens_the_file_at_its_page_and_no_script(visit, url):
     page = visit.searched(url, "manual or trap of dogs for its owner")
     link = page.locator("#after .hit[data-id=manual] a")
     expect(link).to_have_text(f"manual.pdf, p. 12, {SCRIPT}")
@@ -154,7 +152,7 @@ def test_a_citation_opens_the_file_at_its_page_and_no_script(visit: Visit, url: 
     expect(page.locator("#after .hit[data-id=manual] a")).to_be_visible()
 
 
-def test_a_citation_opens_the_file_that_was_indexed(visit: Visit, tmp_path: Path) -> None:
+def test_a_citation_opens_the_file_that_was_indexed(visit, tmp_path):
     handbook(tmp_path / "manuals")
     write_lines(tmp_path / "manuals" / "a b" / "page.html", f"<p>Owls see at night {SCRIPT}")
     write_lines(tmp_path / "secret.txt", "a secret")
@@ -179,7 +177,7 @@ def test_a_citation_opens_the_file_that_was_indexed(visit: Visit, tmp_path: Path
         assert client_of(service_app(guarded)).get("/files/handbook.pdf").status_code == 401
 
 
-def test_after_an_error_the_old_answer_is_gone(visit: Visit, url: str) -> None:
+def test_after_an_error_the_old_answer_is_gone(visit, url):
     page = visit.searched(url)
     page.route("**/v1/search", lambda route: route.fulfill(status=500, json={"message": "no luck"}))
     page.locator("#question").press_sequentially(" at night")
@@ -192,7 +190,7 @@ def test_after_an_error_the_old_answer_is_gone(visit: Visit, url: str) -> None:
     expect(page.locator("#verdict")).to_be_visible()
 
 
-def test_typing_shows_both_orders_of_the_same_question(visit: Visit, url: str) -> None:
+def test_typing_shows_both_orders_of_the_same_question(visit, url):
     page = visit.searched(f"{url}{COMPARED}")
     body = {"query": QUESTION, "compare_with": "cosine", "top_k": 10, "excerpts": True}
     answer = httpx.post(f"{url}/v1/search", json=body).json()
@@ -216,9 +214,7 @@ def test_typing_shows_both_orders_of_the_same_question(visit: Visit, url: str) -
     }
 
 
-def test_a_link_brings_the_same_search_back_and_has_no_field_of_the_search_before(
-    visit: Visit, url: str
-) -> None:
+def test_a_link_brings_the_same_search_back_and_has_no_field_of_the_search_before(visit, url):
     page = visit.searched(url)
     page.locator("#system").select_option("dynamax")
     expect(page.locator("#after h2")).to_have_text("By dynamax")
@@ -239,9 +235,7 @@ def test_a_link_brings_the_same_search_back_and_has_no_field_of_the_search_befor
     assert page.evaluate("location.hash") == "#q=cats"
 
 
-def test_the_slider_greys_out_what_would_be_refused_where_there_is_a_background(
-    visit: Visit, url: str
-) -> None:
+def test_the_slider_greys_out_what_would_be_refused_where_there_is_a_background(visit, url):
     page = visit.searched(url, "an umbrella for the rain")
     assert page.locator(".refused, .doubtful").count() == 0
     page.locator("#least").fill("0.97")
@@ -255,7 +249,7 @@ def test_the_slider_greys_out_what_would_be_refused_where_there_is_a_background(
     expect(page.locator("#notice")).to_be_hidden()
 
 
-def test_everything_can_be_done_by_keys_and_a_filter_that_is_none_is_said(visit: Visit, url: str) -> None:
+def test_everything_can_be_done_by_keys_and_a_filter_that_is_none_is_said(visit, url):
     page = visit.searched(f"{url}{COMPARED}")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
@@ -274,7 +268,7 @@ def test_everything_can_be_done_by_keys_and_a_filter_that_is_none_is_said(visit:
     expect(page.locator("#notice")).to_contain_text("'mustt' is not known in the filter")
 
 
-def test_hostile_texts_are_text(browser: Browser, url: str) -> None:
+def test_hostile_texts_are_text(browser, url):
     visit = Visit(browser, viewport={"width": 360, "height": 740})
     page = visit.searched(url, f"dogs bark {SCRIPT}")
     page.locator("#search").evaluate(OPENED)  # which are folded on a phone
@@ -297,7 +291,7 @@ def test_hostile_texts_are_text(browser: Browser, url: str) -> None:
     page.context.close()
 
 
-def test_a_token_is_asked_for_where_one_is_set(browser: Browser, service: Service) -> None:
+def test_a_token_is_asked_for_where_one_is_set(browser, service):
     guarded = Service(searches=True, options=ServerOptions(token=TOKEN), logger=Log().logger())
     guarded.opened = service.opened
     with served(service_app(guarded)) as url:
@@ -322,7 +316,7 @@ def test_a_token_is_asked_for_where_one_is_set(browser: Browser, service: Servic
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 1200)])
-def test_axe_finds_nothing(browser: Browser, url: str, scheme: Any, width: int) -> None:
+def test_axe_finds_nothing(browser, url, scheme, width):
     # axe is a script of another origin, which the page's policy refuses, as it should.
     how: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     visit = Visit(browser, bypass_csp=True, **how)
@@ -340,7 +334,7 @@ def test_axe_finds_nothing(browser: Browser, url: str, scheme: Any, width: int) 
     page.context.close()
 
 
-def test_every_file_of_the_page_comes_with_the_policy(service: Service) -> None:
+def test_every_file_of_the_page_comes_with_the_policy(service):
     client = client_of(service_app(service))
     for path in PAGE_ROUTES:
         answer = client.get(path)

@@ -1,7 +1,5 @@
 """The server's interfaces, without a network."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator
@@ -14,10 +12,10 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 from fastapi.testclient import TestClient
+from helpers.serving import Log, client_of, service_of, words_reranker
+from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import Log, client_of, service_of, words_reranker
-from words import WordEncoder
 
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -69,7 +67,7 @@ def searching(index: DocumentIndex) -> TestClient:
 
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
-def test_documents_come_back_in_the_re_rankers_order_with_its_scores(client: TestClient, path: str) -> None:
+def test_documents_come_back_in_the_re_rankers_order_with_its_scores(client, path):
     answer = client.post(path, json={"query": QUESTION, "documents": TEXTS, "model": "rerank-v3.5"})
     assert answer.status_code == 200
     expected = words_reranker().rank(QUESTION, TEXTS)
@@ -85,7 +83,7 @@ def test_documents_come_back_in_the_re_rankers_order_with_its_scores(client: Tes
     assert body["usage"] == {"total_tokens": sum(len(t.split()) for t in [QUESTION, *TEXTS])}
 
 
-def test_rank_fields_name_what_is_ranked_of_documents_that_come_back_as_they_were(client: TestClient) -> None:
+def test_rank_fields_name_what_is_ranked_of_documents_that_come_back_as_they_were(client):
     documents = [{"text": "dogs bark", "title": "cats"}, {"title": "dogs", "body": "bark"}, "dogs bark at"]
     body = {"query": "dogs bark", "documents": documents, "rank_fields": ["title", "body"]}
     results = client.post("/v1/rerank", json={**body, "return_documents": True}).json()["results"]
@@ -97,7 +95,7 @@ def test_rank_fields_name_what_is_ranked_of_documents_that_come_back_as_they_wer
 # Text Embeddings Inference's
 
 
-def test_ranks_have_index_and_score_and_the_text_on_request(client: TestClient) -> None:
+def test_ranks_have_index_and_score_and_the_text_on_request(client):
     ranks = client.post("/rerank", json={"query": QUESTION, "texts": TEXTS, "return_text": True}).json()
     assert [r["index"] for r in ranks] == [r.position for r in words_reranker().rank(QUESTION, TEXTS)]
     assert [rank["text"] for rank in ranks] == [TEXTS[rank["index"]] for rank in ranks]
@@ -106,7 +104,7 @@ def test_ranks_have_index_and_score_and_the_text_on_request(client: TestClient) 
     assert client.post("/rerank", json={"query": QUESTION, "texts": []}).json() == []
 
 
-def test_a_text_that_is_too_long_is_split_or_cut_at_either_end_or_refused() -> None:
+def test_a_text_that_is_too_long_is_split_or_cut_at_either_end_or_refused():
     client = client_of(create_app(TextReranker(WordEncoder(window=2)), logger=Log().logger()))
     texts = ["dogs and cats bark", "bark or sleep now"]
 
@@ -128,9 +126,7 @@ _scores = st.lists(st.floats(-5, 5) | st.sampled_from([0.0, 1.0, 2.0]), max_size
 
 
 @given(_scores, st.booleans(), st.booleans())
-def test_shown_scores_keep_the_order_within_the_bounds(
-    scores: list[float], coarse: bool, bounded: bool
-) -> None:
+def test_shown_scores_keep_the_order_within_the_bounds(scores, coarse, bounded):
     ordered = sorted(scores, reverse=True)
     ranked = [
         Hit(str(i), score, {}, percentile=min(1.0, max(0.0, round(score) / 5)) if coarse else None)
@@ -148,9 +144,7 @@ def test_shown_scores_keep_the_order_within_the_bounds(
 # Surprise, and documents that are stored
 
 
-def test_relevance_is_the_percentile_where_there_is_a_background_and_metrics_count_verdicts(
-    searching: TestClient,
-) -> None:
+def test_relevance_is_the_percentile_where_there_is_a_background_and_metrics_count_verdicts(searching):
     on = searching.post("/v1/rerank", json={"query": QUESTION, "documents": TEXTS}).json()["results"]
     assert on[0]["relevance_score"] == pytest.approx(20 / 21)
     ranks = searching.post("/rerank", json={"query": QUESTION, "texts": TEXTS}).json()
@@ -180,7 +174,7 @@ def test_relevance_is_the_percentile_where_there_is_a_background_and_metrics_cou
         assert f"surprise_rerank_{line}" in answer.text
 
 
-def test_the_verdict_of_a_bare_list_is_in_a_header(searching: TestClient, client: TestClient) -> None:
+def test_the_verdict_of_a_bare_list_is_in_a_header(searching, client):
     def verdict(asking: TestClient, texts: list[str]) -> Any:
         answer = asking.post("/rerank", json={"query": QUESTION, "texts": texts})
         return json.loads(answer.headers["X-Surprise-Verdict"])
@@ -191,8 +185,8 @@ def test_the_verdict_of_a_bare_list_is_in_a_header(searching: TestClient, client
 
 
 def test_a_threshold_is_refused_where_it_cannot_be_measured_and_leaves_bare_lists_whole(
-    client: TestClient, searching: TestClient, index: DocumentIndex
-) -> None:
+    client, searching, index
+):
     body = {"query": "who painted", "documents": TEXTS}
     for caller, said in ((client, "no background"), (searching, "20 background questions measure")):
         refused = caller.post("/v1/rerank", json={**body, "min_percentile": 0.99})
@@ -205,7 +199,7 @@ def test_a_threshold_is_refused_where_it_cannot_be_measured_and_leaves_bare_list
     assert len(ranks) == len(TEXTS)
 
 
-def test_texts_that_the_index_lacks_have_one_scale_from_0_to_1(tmp_path: Path) -> None:
+def test_texts_that_the_index_lacks_have_one_scale_from_0_to_1(tmp_path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync([Document(f"d{i}", f"{text} {i} times") for i, text in enumerate(TEXTS * 10)])
         client = client_of(service_app(service_of(index, "auto")))
@@ -232,7 +226,7 @@ def test_texts_that_the_index_lacks_have_one_scale_from_0_to_1(tmp_path: Path) -
         assert (verdict["status"], verdict["reason"]) == ("unknown", OUTSIDE)
 
 
-def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index: DocumentIndex) -> None:
+def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index):
     client = client_of(create_app(index.text_reranker("dynamax"), logger=Log().logger()))
     documents = [{"text": "not read", "id": "d2"}, {"text": "cats", "id": "d2"}, {"text": "dogs", "id": "no"}]
     answer = client.post("/v1/rerank", json={"query": "dogs bark", "documents": documents}).json()
@@ -242,7 +236,7 @@ def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index: DocumentIn
     assert len(scores) == 3
 
 
-def test_a_search_gives_documents_with_scores_text_and_metadata(searching: TestClient) -> None:
+def test_a_search_gives_documents_with_scores_text_and_metadata(searching, index):
     answer = searching.post("/v1/search", json={"query": "what gives lift", "top_k": 2}).json()
     assert answer["system"] == "DynaMaxScorer"
     first, second = answer["results"]
@@ -250,12 +244,15 @@ def test_a_search_gives_documents_with_scores_text_and_metadata(searching: TestC
     assert first["metadata"] == {"n": 3}
     assert first["relevance_score"] == first["percentile"] >= second["percentile"]
     assert first["score"] > second["score"]
+    (hit, _) = index.pipeline("dynamax").search("what gives lift", top_k=2)
+    said_by_the_server = {"line_id", "relevance_score", "excerpt", "rank_compared"}
+    assert {key: value for key, value in first.items() if key not in said_by_the_server} == hit.to_json()
 
 
 # State
 
 
-def test_until_it_is_opened_the_service_lives_and_is_not_ready() -> None:
+def test_until_it_is_opened_the_service_lives_and_is_not_ready():
     service = Service(searches=False, logger=Log().logger())
     client = client_of(service_app(service))
     assert client.get("/health").json() == {"status": "alive"}
@@ -284,7 +281,7 @@ def _found(answer: dict[str, Any]) -> list[str]:
     return [hit["id"] for hit in answer["results"]]
 
 
-def test_a_search_that_names_no_number_gets_what_the_server_gives(index: DocumentIndex) -> None:
+def test_a_search_that_names_no_number_gets_what_the_server_gives(index):
     few = client_of(service_app(service_of(index, max_documents=2)))
     assert len(_found(few.post("/v1/search", json={"query": QUESTION}).json())) == 2
     refused = few.post("/v1/search", json={"query": QUESTION, "top_k": 3})
@@ -292,7 +289,7 @@ def test_a_search_that_names_no_number_gets_what_the_server_gives(index: Documen
 
 
 @pytest.mark.parametrize("system", ["dynamax", "cosine", "fusion", "auto", "bm25"])
-def test_a_filter_reaches_every_system(systems: TestClient, system: str) -> None:
+def test_a_filter_reaches_every_system(systems, system):
     late = {"must": [{"key": "metadata.n", "range": {"gte": 2}}]}
     body = {"query": QUESTION, "system": system, "filter": late, "compare_with": "cosine"}
     answer = systems.post("/v1/search", json=body).json()
@@ -300,7 +297,7 @@ def test_a_filter_reaches_every_system(systems: TestClient, system: str) -> None
     assert set(_found(answer)) <= set(_found(answer["compared"])) == {"d2", "d3"}
 
 
-def test_another_order_comes_beside_with_each_documents_rank_there_and_excerpts(systems: TestClient) -> None:
+def test_another_order_comes_beside_with_each_documents_rank_there_and_excerpts(systems):
     body = {"query": QUESTION, "compare_with": "cosine", "top_k": 2, "excerpts": True}
     answer = systems.post("/v1/search", json=body).json()
     cosine = systems.post("/v1/search", json={"query": QUESTION, "system": "cosine"}).json()
@@ -312,9 +309,7 @@ def test_another_order_comes_beside_with_each_documents_rank_there_and_excerpts(
     assert [excerpt["text"][start:end] for start, end in excerpt["marks"]] == ["dogs", "bark"]
 
 
-def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
-    tmp_path: Path,
-) -> None:
+def test_the_servers_threshold_holds_for_every_system_that_a_request_names(tmp_path):
     with index_at(tmp_path / "index") as index:
         index.measure_background("cosine", list(varied_questions(20)))
         asking = client_of(service_app(service_of(index, least=0.9)))
@@ -331,7 +326,7 @@ def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
         assert asking.get("/info").json()["measured"] == ["cosine", "dynamax"]
 
 
-def test_a_system_that_is_being_made_keeps_no_other_waiting(index: DocumentIndex) -> None:
+def test_a_system_that_is_being_made_keeps_no_other_waiting(index):
     service = service_of(index)
     asking = client_of(service_app(service))
     with service.required().index._lock.get():
@@ -344,7 +339,7 @@ def test_a_system_that_is_being_made_keeps_no_other_waiting(index: DocumentIndex
 # Forms of other services
 
 
-def test_documents_at_the_route_of_tei_are_answered_as_cohere_does(client: TestClient) -> None:
+def test_documents_at_the_route_of_tei_are_answered_as_cohere_does(client):
     body = {"query": "dogs bark", "documents": ["cats sleep", "dogs bark at night"], "top_n": 1}
     answer, cohere = (client.post(path, json=body).json() for path in ("/rerank", "/v1/rerank"))
     assert answer["results"] == cohere["results"]
@@ -359,7 +354,7 @@ def test_documents_at_the_route_of_tei_are_answered_as_cohere_does(client: TestC
         assert refused.json()["error"].startswith(f"{said}: ")
 
 
-def test_scores_of_pairs_are_similarities_from_0_to_1_on_one_scale(client: TestClient) -> None:
+def test_scores_of_pairs_are_similarities_from_0_to_1_on_one_scale(client):
     texts = ["dogs bark", "cats sleep", "dogs"]
 
     def scores(one: object, two: object) -> list[float]:
@@ -378,12 +373,12 @@ def test_scores_of_pairs_are_similarities_from_0_to_1_on_one_scale(client: TestC
     assert "2 in text_1 and 3 in text_2" in refused.json()["message"]
 
 
-def test_the_model_is_listed_as_openai_does(client: TestClient) -> None:
+def test_the_model_is_listed_as_openai_does(client):
     (model,) = client.get("/v1/models").json()["data"]
     assert model["id"] == client.get("/info").json()["model_id"]
 
 
-def test_pages_of_other_origins_may_ask_where_a_setting_says_so() -> None:
+def test_pages_of_other_origins_may_ask_where_a_setting_says_so():
     shop, body = "https://shop.example", {"query": "q", "texts": ["a"]}
     headers = {"Origin": shop, "Access-Control-Request-Method": "POST"}
     headers["Access-Control-Request-Headers"] = "authorization,content-type"

@@ -1,14 +1,12 @@
 """Programs that speak to Cohere, Jina and Text Embeddings Inference speak to the server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
-from serving import Log, served, words_reranker
+from helpers.serving import Log, served, words_reranker
 
 from surprise_rerank.connectors.server import ServerOptions, create_app
 
@@ -25,7 +23,7 @@ def url() -> Iterator[str]:
         yield url
 
 
-def test_coheres_clients_of_both_versions(url: str) -> None:
+def test_coheres_clients_of_both_versions(url):
     cohere = pytest.importorskip("cohere")
     body = {"model": "rerank-v3.5", "query": QUESTION}
     answer = cohere.ClientV2(TOKEN, base_url=url).rerank(
@@ -43,7 +41,7 @@ def test_coheres_clients_of_both_versions(url: str) -> None:
     assert (answer.results[0].document.text, answer.results[0].document.title) == (TEXTS[1], "t")
 
 
-def test_coheres_client_raises_its_own_errors(url: str) -> None:
+def test_coheres_client_raises_its_own_errors(url):
     cohere = pytest.importorskip("cohere")
     for token, documents, error in (
         ("wrong", ["d"], cohere.UnauthorizedError),
@@ -58,7 +56,7 @@ def test_coheres_client_raises_its_own_errors(url: str) -> None:
     ("provider", "path"),
     [("cohere", "/v1/rerank"), ("jina", "/v1/rerank"), ("text-embeddings-inference", "/rerank")],
 )
-def test_the_rerankers_packages_api_ranker(url: str, provider: str, path: str) -> None:
+def test_the_rerankers_packages_api_ranker(url, provider, path):
     rankers = pytest.importorskip("rerankers.models.api_rankers")
     ranker = rankers.APIRanker("any", TOKEN, provider, url=f"{url}{path}")
     ranked = ranker.rank(QUESTION, TEXTS, doc_ids=["x", "y", "z"])
@@ -66,7 +64,7 @@ def test_the_rerankers_packages_api_ranker(url: str, provider: str, path: str) -
     assert ranked.results[0].score > ranked.results[1].score
 
 
-def test_langchains_init_reranker(url: str) -> None:
+def test_langchains_init_reranker(url):
     module = pytest.importorskip("langchain_reranker.rerankers")
     from langchain_core.documents import Document
 
@@ -75,7 +73,7 @@ def test_langchains_init_reranker(url: str) -> None:
     assert [result.index for result in reranker.rerank(QUESTION, documents)] == ORDER
 
 
-def test_llama_indexs_client_of_text_embeddings_inference(url: str) -> None:
+def test_llama_indexs_client_of_text_embeddings_inference(url):
     schema = pytest.importorskip("llama_index.core.schema")
     reranker = pytest.importorskip("llama_index.postprocessor.tei_rerank").TextEmbeddingInference
     nodes = [schema.NodeWithScore(node=schema.TextNode(text=text), score=0.5) for text in TEXTS]
@@ -84,7 +82,7 @@ def test_llama_indexs_client_of_text_embeddings_inference(url: str) -> None:
     assert [node.text for node in ranked] == [TEXTS[i] for i in ORDER[:2]]
 
 
-def test_haystacks_client_of_jina(url: str) -> None:
+def test_haystacks_client_of_jina(url):
     rankers = pytest.importorskip("haystack_integrations.components.rankers.jina")
     from haystack import Document
     from haystack.utils import Secret

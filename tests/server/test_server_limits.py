@@ -1,7 +1,5 @@
 """What the server refuses, what it does with callers that are slow or gone, and what it writes down."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging
@@ -19,8 +17,17 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from serving import JSON, Log, SteppingEncoder, client_of, served, service_of, wait_until, words_reranker
-from words import WordEncoder
+from helpers.serving import (
+    JSON,
+    Log,
+    SteppingEncoder,
+    client_of,
+    served,
+    service_of,
+    wait_until,
+    words_reranker,
+)
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, process, service_app
@@ -99,11 +106,8 @@ WRONG_SEARCHES = [
     ({"filterr": {}}, "did you mean 'filter'"),
     ({"top_n": 3}, "not known"),
     ({"query": " "}, "query: the question is empty; ask in words"),
-    ({"filter": {"mustt": []}}, "'mustt' is not known"),
     ({"filter": []}, "filter"),
     (conditions({"key": "a[", "match": {"value": 1}}), "invalid JSON path a["),
-    (conditions({"key": "a", "match": {"value": 2**70}}), "more than 64 bits"),
-    (conditions({"has_id": ["d1"]}), "no UUID"),
     (conditions({"key": "a"}), "must[0] tests nothing"),
     (conditions(*({"key": "a", "match": {"value": i}} for i in range(65))), "more than 64"),
     ({"system": "dynmax"}, "did you mean 'dynamax'"),
@@ -133,9 +137,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("path", "body", "status", "said"), WRONG)
-def test_what_is_wrong_is_refused_in_the_services_own_form(
-    refusing: TestClient, path: str, body: Any, status: int, said: str
-) -> None:
+def test_what_is_wrong_is_refused_in_the_services_own_form(refusing, path, body, status, said):
     if not isinstance(body, bytes):
         name = "texts" if path == "/rerank" else "documents"
         if path in PATHS:
@@ -146,7 +148,7 @@ def test_what_is_wrong_is_refused_in_the_services_own_form(
     assert said in message(answer)
 
 
-def test_a_body_is_taken_that_is_declared_as_json_and_by_a_method_that_there_is() -> None:
+def test_a_body_is_taken_that_is_declared_as_json_and_by_a_method_that_there_is():
     client, content = limited(SMALL), b'{"query": "q", "texts": ["a", "\\udc00 b"], "return_text": true}'
     for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x"}):
         answer = client.post("/rerank", content=content, headers=headers)
@@ -162,9 +164,7 @@ def test_a_body_is_taken_that_is_declared_as_json_and_by_a_method_that_there_is(
     ("name", "opening", "levels", "status"),
     [("id", "[", 100, 200), ("more", '{"a":', 100, 200), ("id", '{"a":', 101, 422), ("more", "[", 480, 422)],
 )
-def test_fields_that_are_nested_too_deep_are_refused(
-    name: str, opening: str, levels: int, status: int
-) -> None:
+def test_fields_that_are_nested_too_deep_are_refused(name, opening, levels, status):
     nested = opening * levels + "1" + ("]" if opening == "[" else "}") * levels
     content = (
         f'{{"query": "q", "documents": [{{"text": "a", "{name}": {nested}}}], "return_documents": true}}'
@@ -174,7 +174,7 @@ def test_fields_that_are_nested_too_deep_are_refused(
     assert ("of more than 100 levels" in answer.text) == (status == 422)
 
 
-def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large() -> None:
+def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large():
     endless = itertools.repeat(b" " * 500, 4000)
     with served(create_app(words_reranker(), options=SMALL, logger=Log().logger())) as url:
         answer = httpx.post(f"{url}/rerank", content=endless, headers=JSON, timeout=20)
@@ -187,7 +187,7 @@ HEAD = (
 )
 
 
-def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+def test_a_body_that_does_not_come_is_not_waited_for():
     options = ServerOptions(read_timeout=0.3)
     log = Log()
     with served(create_app(words_reranker(), options=options, logger=log.logger())) as url:
@@ -204,7 +204,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/info", "/metrics", "/openapi.json", "/no/such/path"])
-def test_a_missing_or_wrong_token_is_refused_everywhere_but_at_the_probes(path: str) -> None:
+def test_a_missing_or_wrong_token_is_refused_everywhere_but_at_the_probes(path):
     client = limited(ServerOptions(token=SECRET))
     method = "POST" if path in BODIES else "GET"
     for header in (
@@ -243,13 +243,13 @@ OWN = [
 ]
 
 
-def test_a_token_of_white_space_opens_nothing() -> None:
+def test_a_token_of_white_space_opens_nothing():
     with pytest.raises(DataError, match="token: "):
         ServerOptions(token=" \t")
 
 
 @pytest.mark.parametrize("token", [None, SECRET])
-def test_without_a_token_other_names_are_refused_by_every_route(token: str | None) -> None:
+def test_without_a_token_other_names_are_refused_by_every_route(token):
     mcp = pytest.importorskip("surprise_rerank.connectors.mcp", reason="the extra 'mcp' is not installed")
     options = ServerOptions(token=token, hosts=("proxy.example",))
     service = Service(searches=True, options=options, logger=Log().logger())
@@ -267,7 +267,7 @@ def test_without_a_token_other_names_are_refused_by_every_route(token: str | Non
         assert refused == (headers in FOREIGN and token is None), (headers, method, path, answer.status_code)
 
 
-def test_a_filter_of_75_000_conditions_is_refused_while_others_are_answered() -> None:
+def test_a_filter_of_75_000_conditions_is_refused_while_others_are_answered():
     rows = [{"key": f"metadata.k{i}", "match": {"value": i}} for i in range(75_000)]
     service, reranker = Service(searches=True, logger=Log().logger()), words_reranker()
     service.open(reranker, Pipeline(reranker.encoder, NothingFound()))
@@ -313,7 +313,7 @@ def in_flight(url: str) -> int:
     return next(int(float(line[1])) for line in lines if line[0] == "surprise_rerank_in_flight")
 
 
-def test_more_than_the_house_holds_are_sent_away_and_who_is_inside_is_served_to_the_end() -> None:
+def test_more_than_the_house_holds_are_sent_away_and_who_is_inside_is_served_to_the_end():
     encoder = SteppingEncoder()
     options = ServerOptions(max_requests=3, workers=1)
     app = create_app(TextReranker(encoder), options=options, logger=Log().logger())
@@ -331,7 +331,7 @@ def test_more_than_the_house_holds_are_sent_away_and_who_is_inside_is_served_to_
         assert [future.result().status_code for future in inside] == [200] * 3
 
 
-def test_work_stops_when_its_caller_hangs_up_or_waited_long_enough() -> None:
+def test_work_stops_when_its_caller_hangs_up_or_waited_long_enough():
     encoder = SteppingEncoder()
     log = Log()
     options = ServerOptions(workers=1, timeout=1.0)
@@ -356,7 +356,7 @@ def test_work_stops_when_its_caller_hangs_up_or_waited_long_enough() -> None:
     assert [line["status"] for line in log.lines if line.get("route") == "/rerank"] == [499, 503, 200]
 
 
-def test_a_client_says_how_long_it_waits() -> None:
+def test_a_client_says_how_long_it_waits():
     encoder = SteppingEncoder()
     app = create_app(TextReranker(encoder), options=ServerOptions(workers=1))
     with served(app) as url:
@@ -379,7 +379,7 @@ def test_a_client_says_how_long_it_waits() -> None:
         assert asked("1e9").status_code == 200
 
 
-def test_many_callers_get_what_one_gets() -> None:
+def test_many_callers_get_what_one_gets():
     questions = [f"dogs bark number {i}" for i in range(40)]
     texts = ["cats sleep", "dogs bark number 7", "wings give lift"]
     alone = words_reranker()
@@ -412,7 +412,7 @@ class FailingEncoder(WordEncoder):
     ("error", "status", "tei"),
     [(ValueError, 500, "backend"), (StoreError, 503, "unhealthy"), (TimeoutError, 500, "backend")],
 )
-def test_an_error_says_nothing_of_what_was_asked(error: type[Exception], status: int, tei: str) -> None:
+def test_an_error_says_nothing_of_what_was_asked(error, status, tei):
     log = Log()
     client = client_of(create_app(TextReranker(FailingEncoder(error)), logger=log.logger()))
     client.headers["X-Request-Id"] = "my-id"
@@ -428,7 +428,7 @@ def test_an_error_says_nothing_of_what_was_asked(error: type[Exception], status:
     assert module == ("surprise_rerank.connectors.server.work" if error is TimeoutError else __name__)
 
 
-def test_every_request_is_a_line_without_its_text() -> None:
+def test_every_request_is_a_line_without_its_text():
     log = Log()
     client = limited(ServerOptions(token=SECRET), log)
     client.headers |= {"Authorization": f"Bearer {SECRET}", "X-Request-Id": "abc-1"}
@@ -445,7 +445,7 @@ def test_every_request_is_a_line_without_its_text() -> None:
 
 
 @pytest.mark.parametrize("how", ["mounted", "kept", "stripped"])
-def test_below_a_prefix_token_limits_and_log_are_as_at_the_root(how: str) -> None:
+def test_below_a_prefix_token_limits_and_log_are_as_at_the_root(how):
     log, prefix = Log(), "/models"
     options = ServerOptions(token=SECRET, max_body=1000)
     app: Any = create_app(words_reranker(), options=options, logger=log.logger())
@@ -466,7 +466,7 @@ def test_below_a_prefix_token_limits_and_log_are_as_at_the_root(how: str) -> Non
     assert {line["route"] for line in log.lines} == {"/health", "/rerank", "/metrics"}
 
 
-def test_of_what_libraries_log_only_the_first_line_is_handed_on() -> None:
+def test_of_what_libraries_log_only_the_first_line_is_handed_on():
     log, source = Log(), logging.getLogger("asyncio")
     with process.forwarded(log.logger()):
         try:

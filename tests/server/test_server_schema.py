@@ -1,7 +1,5 @@
 """The server does what its OpenAPI schema says: requests made up from the schema, in process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +11,11 @@ pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
 import schemathesis
 from fastapi.testclient import TestClient
+from helpers.serving import service_of
+from helpers.words import WordEncoder
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from serving import service_of
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import service_app
@@ -51,7 +49,7 @@ def api(app: Any) -> Any:
     ("path", "mode"),
     [(path, mode) for path in PATHS for mode in GenerationMode if mode.is_positive or "r" in path[2:6]],
 )
-def test_every_answer_is_as_the_schema_says(api: Any, path: str, mode: GenerationMode) -> None:
+def test_every_answer_is_as_the_schema_says(api, path, mode):
     (operation,) = (
         operation
         for operation in (result.ok() for result in api.get_all_operations())
@@ -73,7 +71,7 @@ def test_every_answer_is_as_the_schema_says(api: Any, path: str, mode: Generatio
     answers()
 
 
-def test_every_operation_names_its_errors(app: Any) -> None:
+def test_every_operation_names_its_errors(app):
     headers = {"Authorization": f"Bearer {TOKEN}"}
     paths = TestClient(app).get("/openapi.json", headers=headers).json()["paths"]
     assert set(paths) == set(PATHS)

@@ -1,7 +1,5 @@
 """Similar documents: exact results, kept parts, refusals, copies, groups, an index, the command."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import exit_code
+from helpers.programs import exit_code
 
 pytest.importorskip("pyarrow")
 

@@ -1,7 +1,5 @@
 """DynaMax: the pool's one matrix product against the paper's definition, and the family's identities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -63,7 +61,7 @@ def assert_scores(similarity: DynaMax, got: object, expected: object) -> None:
 
 @given(similarities, grid_scene())
 @settings(PROPERTY, max_examples=150)
-def test_the_pool_equals_the_pair(similarity: DynaMax, scene: tuple[np.ndarray, list[np.ndarray]]):
+def test_the_pool_equals_the_pair(similarity, scene):
     query, texts = scene
     scores = similarity.pool(query, TokenBatch.from_arrays(texts, query.shape[1]))
     assert scores.shape == (len(texts),)
@@ -75,7 +73,7 @@ def test_the_pool_equals_the_pair(similarity: DynaMax, scene: tuple[np.ndarray, 
 
 @given(grid_scene())
 @PROPERTY
-def test_inclusion_of_the_query_is_maxsim_per_query_token(scene: tuple[np.ndarray, list[np.ndarray]]):
+def test_inclusion_of_the_query_is_maxsim_per_query_token(scene):
     query, texts = scene
     x = unit_rows(query)
     m = np.count_nonzero(query.any(axis=1))  # a zero vector says nothing and is not counted
@@ -91,14 +89,7 @@ def test_inclusion_of_the_query_is_maxsim_per_query_token(scene: tuple[np.ndarra
 )
 @given(scene=grid_scene(), universe=st.sampled_from(UNIVERSES), unit_tokens=st.booleans())
 @PROPERTY
-def test_tversky_contains_its_relatives(
-    alpha: float,
-    beta: float,
-    measure: str,
-    scene: tuple[np.ndarray, list[np.ndarray]],
-    universe: str,
-    unit_tokens: bool,
-):
+def test_tversky_contains_its_relatives(alpha, beta, measure, scene, universe, unit_tokens):
     query, texts = scene
     tversky = DynaMax("tversky", universe, alpha, beta, unit_tokens)
     relative = DynaMax(measure, universe, unit_tokens=unit_tokens)
@@ -113,7 +104,7 @@ def test_tversky_contains_its_relatives(
 
 @given(similarities, seeds)
 @PROPERTY
-def test_weighted_pools_equal_the_weighted_pair(similarity: DynaMax, seed: int):
+def test_weighted_pools_equal_the_weighted_pair(similarity, seed):
     query, texts = random_scene(seed)
     rng = np.random.default_rng(seed)
     batch = TokenBatch.from_arrays(texts)
@@ -145,7 +136,7 @@ def test_weights_are_one_for_every_token():
 @pytest.mark.parametrize("nothing", [np.zeros((0, 3), np.float32), np.zeros((2, 3), np.float32)])
 @given(similarity=similarities)
 @PROPERTY
-def test_texts_without_tokens_are_similar_to_nothing(nothing: np.ndarray, similarity: DynaMax):
+def test_texts_without_tokens_are_similar_to_nothing(nothing, similarity):
     some = np.eye(3, dtype=np.float32)
     batch = TokenBatch.from_arrays([some, nothing])
     assert similarity.pool(nothing, batch).tolist() == [0.0, 0.0]
@@ -171,14 +162,14 @@ def test_texts_without_tokens_are_similar_to_nothing(nothing: np.ndarray, simila
         ({"beta": float("inf")}, "beta must be a number"),
     ],
 )
-def test_unknown_names_and_bad_weights_are_refused(arguments: dict[str, object], message: str):
+def test_unknown_names_and_bad_weights_are_refused(arguments, message):
     with pytest.raises(DataError, match=message):
         DynaMax(**arguments)
 
 
 @pytest.mark.parametrize("similarity", [DynaMax(), DynaMax("jaccard", "joint", unit_tokens=False)])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_questions_that_are_no_finite_numbers_are_refused(similarity: DynaMax, value: float):
+def test_questions_that_are_no_finite_numbers_are_refused(similarity, value):
     batch = TokenBatch.from_arrays([np.eye(3)])
     bad = np.full((2, 3), value)
     for call in (lambda: similarity.pool(bad, batch), lambda: similarity.pair(bad, np.eye(3))):

@@ -1,7 +1,5 @@
 """Pool kernels: every chunk, thread and device gives what loops over pairs of tokens give."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -43,7 +41,7 @@ def by_loops(query: np.ndarray, documents: TokenBatch, unit_tokens: bool) -> tup
 
 @given(seeds, st.booleans(), st.sampled_from([None, 1, 2, 5]), st.sampled_from([1, 5, 8192]))
 @PROPERTY
-def test_maxima_equal_loops(seed: int, unit_tokens: bool, threads: int | None, chunk: int):
+def test_maxima_equal_loops(seed, unit_tokens, threads, chunk):
     query, documents = scene(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_CHUNK_TOKENS", chunk)
@@ -56,7 +54,7 @@ def test_maxima_equal_loops(seed: int, unit_tokens: bool, threads: int | None, c
 
 @given(seeds)
 @PROPERTY
-def test_own_memberships_equal_loops(seed: int):
+def test_own_memberships_equal_loops(seed):
     _, batch = scene(seed)
     expected = [
         max(0.0, *(float(x.astype(float) @ y.astype(float)) for y in text)) for text in batch for x in text
@@ -80,7 +78,7 @@ def test_tokens_whose_products_leave_float32_are_refused():
 
 
 @pytest.mark.parametrize("threads", [None, 2])
-def test_no_tokens_at_all_are_similar_to_nothing(threads: int | None):
+def test_no_tokens_at_all_are_similar_to_nothing(threads):
     documents = TokenBatch.from_arrays([np.zeros((0, 0))] * 3)
     maxima = pool_maxima(
         np.ones((2, 4), np.float32), documents, unit_tokens=True, of_documents=True, threads=threads

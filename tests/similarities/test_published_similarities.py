@@ -1,7 +1,5 @@
 """Every named similarity by hand on two small texts, and what its parts do."""
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 import numpy as np
@@ -80,7 +78,7 @@ def assert_scored(similarity: by.Similarity, query: Bag, document: Bag, expected
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_name_means_its_published_definition(name: str):
+def test_a_name_means_its_published_definition(name):
     assert_scored(find_similarity(name).build(CorpusStatistics(2)), X, Y, CASES[name])
 
 
@@ -123,7 +121,7 @@ def test_components_are_removed_from_texts_or_from_tokens():
 
 
 @pytest.mark.parametrize("vectors", [np.zeros((0, 3)), np.zeros((2, 3)), np.full((1, 3), np.nan)])
-def test_components_need_something_to_fit_on(vectors: np.ndarray):
+def test_components_need_something_to_fit_on(vectors):
     with pytest.raises(DataError, match="to fit on"):
         by.Removal.of(vectors, 1, centred=True)
 

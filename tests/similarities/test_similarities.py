@@ -1,7 +1,5 @@
 """Every named similarity: DynaMax's fast form against the definition, and what all of them promise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,7 +103,7 @@ def bag(*words: str) -> Bag:
 @pytest.mark.parametrize("name", FAST)
 @given(seed=seeds, in_context=st.booleans())
 @PROPERTY
-def test_the_pool_equals_the_pair(name: str, seed: int, in_context: bool):
+def test_the_pool_equals_the_pair(name, seed, in_context):
     texts = with_odd_texts(draw_texts(np.random.default_rng(seed), 5, in_context=in_context))
     similarity = BUILT[name]
     for i in (0, 1, 7):
@@ -118,7 +116,7 @@ def test_the_pool_equals_the_pair(name: str, seed: int, in_context: bool):
 @pytest.mark.parametrize("name", SYMMETRIC)
 @given(seed=seeds, in_context=st.booleans())
 @PROPERTY
-def test_symmetric_similarities_are_symmetric(name: str, seed: int, in_context: bool):
+def test_symmetric_similarities_are_symmetric(name, seed, in_context):
     texts = draw_texts(np.random.default_rng(seed), 2, in_context=in_context)
     assert_scores(name, score(name, texts[0], texts[1]), score(name, texts[1], texts[0]), 1e-6)
 
@@ -126,7 +124,7 @@ def test_symmetric_similarities_are_symmetric(name: str, seed: int, in_context: 
 @pytest.mark.parametrize("name", AVAILABLE)
 @given(seed=seeds, in_context=st.booleans())
 @PROPERTY
-def test_a_text_is_fully_similar_to_itself(name: str, seed: int, in_context: bool):
+def test_a_text_is_fully_similar_to_itself(name, seed, in_context):
     text = draw_texts(np.random.default_rng(seed), 1, in_context=in_context)[0]
     if name in OF_VECTORS and not text.vectors.any():
         assert score(name, text, text) == 0.0
@@ -137,7 +135,7 @@ def test_a_text_is_fully_similar_to_itself(name: str, seed: int, in_context: boo
 
 
 @pytest.mark.parametrize("name", OF_VECTORS)
-def test_texts_of_unknown_words_are_similar_to_nothing(name: str):
+def test_texts_of_unknown_words_are_similar_to_nothing(name):
     unknown, some = bag(UNKNOWN, UNKNOWN), bag("w1", "w2")
     for pair in ((unknown, some), (some, unknown), (unknown, unknown)):
         assert score(name, *pair) == 0.0
@@ -146,7 +144,7 @@ def test_texts_of_unknown_words_are_similar_to_nothing(name: str):
 @pytest.mark.parametrize("name", OF_VECTORS)
 @given(seed=seeds)
 @PROPERTY
-def test_an_unknown_word_changes_nothing(name: str, seed: int):
+def test_an_unknown_word_changes_nothing(name, seed):
     texts = draw_texts(np.random.default_rng(seed), 2, in_context=False)
     zero = np.zeros((1, D), np.float32)
     longer = [Bag(np.concatenate([t.vectors, zero]), (*t.names, "never seen")) for t in (texts[0], texts[1])]
@@ -154,7 +152,7 @@ def test_an_unknown_word_changes_nothing(name: str, seed: int):
 
 
 @pytest.mark.parametrize("name", [n for n in AVAILABLE if "-set" in n or n == "set-jaccard"])
-def test_sets_count_a_word_once(name: str):
+def test_sets_count_a_word_once(name):
     once, twice, other = bag("w1", "w2"), bag("w1", "w2", "w2"), bag("w1", "w3", "w4")
     assert score(name, twice, other) == pytest.approx(score(name, once, other))
     assert score(name, other, twice) == pytest.approx(score(name, other, once))
@@ -164,7 +162,7 @@ def test_sets_count_a_word_once(name: str):
 
 
 @pytest.mark.parametrize("name", ["fbow-axes", "fbow-kmeans", "sif-pc-cosine", "abtt-cosine"])
-def test_what_was_fitted_in_another_dimension_is_refused(name: str):
+def test_what_was_fitted_in_another_dimension_is_refused(name):
     wide = Bag(np.ones((2, D + 1), np.float32), ("w1", "w2"))
     with pytest.raises(DataError, match=f"dimension must be {D + 1}, got {D}"):
         BUILT[name].pair(wide, wide)
@@ -173,7 +171,7 @@ def test_what_was_fitted_in_another_dimension_is_refused(name: str):
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
-def test_what_is_missing_is_named(name: str):
+def test_what_is_missing_is_named(name):
     inputs = BUILT[name].inputs
     full, texts = bag("w1"), Texts(TokenBatch.from_arrays([np.ones((1, D))]), (("w1",),))
     if "vectors" in inputs:
@@ -209,7 +207,7 @@ def test_names_are_told_and_mistakes_are_met_with_the_nearest():
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
-def test_what_a_similarity_is_fitted_on_is_what_it_says(name: str):
+def test_what_a_similarity_is_fitted_on_is_what_it_says(name):
     fitted_on = find_similarity(name).fitted_on
     partial = CorpusStatistics(
         D,
@@ -222,6 +220,6 @@ def test_what_a_similarity_is_fitted_on_is_what_it_says(name: str):
 
 
 @pytest.mark.parametrize("name", ["dynamax-jaccard", "dynamax", "bag-jaccard", "soft-jaccard", "avg-cosine"])
-def test_bags_count_a_word_as_often_as_it_occurs(name: str):
+def test_bags_count_a_word_as_often_as_it_occurs(name):
     once, twice, other = bag("w1", "w2"), bag("w1", "w2", "w2"), bag("w1", "w3", "w4")
     assert abs(score(name, twice, other) - score(name, once, other)) > 1e-3

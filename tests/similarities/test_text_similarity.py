@@ -1,12 +1,10 @@
 """Similarities as a user meets them: on strings, in the re-ranker, and as systems of an evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import TextSimilarity
 from surprise_rerank.candidates import Candidates, Query
@@ -40,7 +38,7 @@ def pool(encoder: WordEncoder, texts: Sequence[str] = DOCUMENTS) -> Candidates:
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
-def test_every_name_works_on_strings(name: str):
+def test_every_name_works_on_strings(name):
     similarity = TextSimilarity(name, WordEncoder()).fit(CORPUS)
     scores = similarity.scores("a cat sleeps", DOCUMENTS)
     assert scores.shape == (len(DOCUMENTS),)
@@ -51,7 +49,7 @@ def test_every_name_works_on_strings(name: str):
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_a_name_that_is_fitted_on_a_corpus_asks_for_it(name: str):
+def test_a_name_that_is_fitted_on_a_corpus_asks_for_it(name):
     similarity = TextSimilarity(name, WordEncoder())
     for use in (
         lambda: similarity.scores("a", ["b"]),
@@ -87,7 +85,7 @@ def test_pairs_are_encoded_alike_on_both_sides():
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
-def test_every_name_reranks_stored_candidates(name: str):
+def test_every_name_reranks_stored_candidates(name):
     encoder = WordEncoder(dimension=32)
     similarity = TextSimilarity(name, encoder).fit(CORPUS)
     reranker = similarity.reranker()
@@ -130,7 +128,7 @@ def test_text_that_does_not_belong_to_the_stored_tokens_is_refused():
 # In an evaluation
 
 
-def test_word_movers_distance_without_its_library_names_the_pip_line(monkeypatch: pytest.MonkeyPatch):
+def test_word_movers_distance_without_its_library_names_the_pip_line(monkeypatch):
     monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda module: False)
     similarity = TextSimilarity("wmd", WordEncoder())
     with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[transport\]'"):

@@ -29,7 +29,7 @@ def surprise_of(members, anchors, model: str, weight) -> Surprise:
 
 @pytest.mark.parametrize("model", MODELS)
 @given(seed=st.integers(0, 10**6))
-def test_columns_are_the_scores_of_single_pairs(model: str, seed: int) -> None:
+def test_columns_are_the_scores_of_single_pairs(model, seed):
     keys, members, anchors = drawn(seed)
     surprise = surprise_of(members, anchors, model, 1.0)
     scores = AnchorScores(anchors, surprise)
@@ -42,7 +42,7 @@ def test_columns_are_the_scores_of_single_pairs(model: str, seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6), model=st.sampled_from(MODELS), weight=st.floats(0.02, 0.98))
-def test_mixed_scores_are_equation_4_with_one_split_for_all_anchors(seed: int, model, weight: float) -> None:
+def test_mixed_scores_are_equation_4_with_one_split_for_all_anchors(seed, model, weight):
     """As `Surprise` has it, the anchors being the population."""
     keys, members, anchors = drawn(seed)
     surprise = surprise_of(members, anchors, model, weight)
@@ -57,7 +57,7 @@ def test_mixed_scores_are_equation_4_with_one_split_for_all_anchors(seed: int, m
 
 @pytest.mark.parametrize("weight", [0.5, 1.0])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
-def test_a_narrow_cone_leaves_float32_keys_their_z(weight: float, similarity: str) -> None:
+def test_a_narrow_cone_leaves_float32_keys_their_z(weight, similarity):
     """With deviations of 6e-4, Psi / sigma and mu / sigma are beyond 1,500."""
     rng = np.random.default_rng(11)
     middle = unit_rows(rng.normal(size=(1, 384)))
@@ -75,7 +75,7 @@ def test_a_narrow_cone_leaves_float32_keys_their_z(weight: float, similarity: st
         np.testing.assert_allclose(scores.scores(keys[row : row + 1])[0], whole[row], rtol=0, atol=1e-5)
 
 
-def test_blocks_do_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_scores(monkeypatch):
     keys, members, anchors = drawn(3)
     scores = AnchorScores(anchors, surprise_of(members, anchors, "gaussian", 1.0))
     whole, nearest = scores.scores(keys), scores.nearest(keys)
@@ -90,7 +90,7 @@ def test_blocks_do_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("members", [np.zeros((0, 3)), np.ones((1, 3)), np.ones((5, 3))])
 @pytest.mark.parametrize("model", MODELS)
-def test_an_ensemble_that_tells_nothing_apart_leaves_the_similarity(members, model: str) -> None:
+def test_an_ensemble_that_tells_nothing_apart_leaves_the_similarity(members, model):
     anchors = np.eye(3)
     scores = AnchorScores(anchors, surprise_of(members, anchors, model, 1.0))
     assert scores.weight == 0
@@ -102,7 +102,7 @@ def test_an_ensemble_that_tells_nothing_apart_leaves_the_similarity(members, mod
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("weight", [0.5, 1.0])
-def test_an_anchor_of_zeros_takes_the_scale_of_the_others(model: str, weight: float) -> None:
+def test_an_anchor_of_zeros_takes_the_scale_of_the_others(model, weight):
     keys, members, anchors = drawn(7)
     anchors = np.vstack([anchors, np.zeros(8)])
     scores = AnchorScores(anchors, surprise_of(members, anchors, model, weight))
@@ -111,7 +111,7 @@ def test_an_anchor_of_zeros_takes_the_scale_of_the_others(model: str, weight: fl
     assert np.isfinite(scores.probabilities(np.zeros((2, 8)))).all()
 
 
-def test_bad_shapes_are_refused() -> None:
+def test_bad_shapes_are_refused():
     keys, members, anchors = drawn(2)
     surprise = surprise_of(members, anchors, "gaussian", 1.0)
     with pytest.raises(DataError, match="anchors must be at least one, got none"):

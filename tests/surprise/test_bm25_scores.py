@@ -1,13 +1,10 @@
 """BM25's scores: the same in every storage, whatever Qdrant's optimizer does, and for indexes of before."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Opener
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE
@@ -37,7 +34,7 @@ def assert_equal(one: list[tuple[tuple[str, ...], Float64Array]], other: Any) ->
             assert by_id.get(name, scores[-1]) == pytest.approx(score, rel=1e-6)
 
 
-def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index: Opener) -> None:
+def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index):
     with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as never:
         never.sync(DOCUMENTS[200:])
         expected = best(never)
@@ -47,7 +44,7 @@ def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index
         assert_equal(expected, best(index))
 
 
-def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> None:
+def test_the_moments_are_of_the_scores_that_were_found(open_index):
     """Those of a question whose weights changed since it was weighed, too."""
     with open_index(ENCODER, options=OPTIONS) as index:
         retriever = SparseRetriever(index)
@@ -64,7 +61,7 @@ def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> No
 
 @pytest.mark.server
 @pytest.mark.parametrize("open_index", ["server"], indirect=True)
-def test_scores_are_the_same_on_several_shards(open_index: Opener) -> None:
+def test_scores_are_the_same_on_several_shards(open_index):
     with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as whole:
         whole.sync(DOCUMENTS)
         expected = best(whole)

@@ -1,7 +1,5 @@
 """A table of documents and questions: scores by definition, thresholds, cutoffs, and the best of each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -18,7 +16,7 @@ ENCODER = FunctionEncoder(lambda texts: np.stack([VECTORS[text] for text in text
 
 
 def table(**more: object) -> dict[str, list[float]]:
-    ranked = rank_documents(DOCUMENTS, ["q0", "q1"], ENCODER, **more)  # type: ignore[arg-type]
+    ranked = rank_documents(DOCUMENTS, ["q0", "q1"], ENCODER, **more)
     assert (np.diff(ranked.scores[:, 0]) <= 0).all()
     return dict(zip(ranked.documents, ranked.scores.tolist(), strict=True))
 
@@ -34,7 +32,7 @@ def expected(texts: list[str]) -> dict[str, list[float]]:
     return scores
 
 
-def test_scores_are_those_of_the_definition_and_edges_are_among_the_texts() -> None:
+def test_scores_are_those_of_the_definition_and_edges_are_among_the_texts():
     plain = [*DOCUMENTS, "q0", "q1"]
     whole = table(weight=1.0)
     assert whole.keys() == set(DOCUMENTS)
@@ -48,7 +46,7 @@ def test_scores_are_those_of_the_definition_and_edges_are_among_the_texts() -> N
     assert table(weight=1.0, cutoffs=["edge0", "edge1"]).keys() == kept
 
 
-def test_thresholds_hold_for_each_question_and_the_best_of_any_stay() -> None:
+def test_thresholds_hold_for_each_question_and_the_best_of_any_stay():
     whole = table(weight=0.5)
     kept = {name for name, (first, second) in whole.items() if 0.2 < first < 0.8 and second > 0.4}
     assert 0 < len(kept) < 30
@@ -69,6 +67,6 @@ def test_thresholds_hold_for_each_question_and_the_best_of_any_stay() -> None:
         ({"weight": 2}, "weight"),
     ],
 )
-def test_what_fits_no_question_is_refused(values: dict[str, object], message: str) -> None:
+def test_what_fits_no_question_is_refused(values, message):
     with pytest.raises(SurpriseRerankError, match=message):
         table(**values)

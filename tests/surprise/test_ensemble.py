@@ -1,7 +1,5 @@
 """Ensembles: exact moments that merge, an identity, a bounded sample, and a file that cannot bite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +49,7 @@ def assert_same_members(one: Ensemble, other: Ensemble) -> None:
 
 
 @given(members(min_size=1), st.data())
-def test_moments_equal_a_scan_over_all_members(vectors: np.ndarray, data: st.DataObject):
+def test_moments_equal_a_scan_over_all_members(vectors, data):
     d = vectors.shape[1]
     anchors = data.draw(hnp.arrays(np.float32, (3, d), elements=elements))
     ensemble = Ensemble.from_vectors(vectors)
@@ -65,9 +63,7 @@ def test_moments_equal_a_scan_over_all_members(vectors: np.ndarray, data: st.Dat
 
 
 @given(split(4), st.integers(0, 6))
-def test_streams_merges_and_updates_give_the_ensemble_of_all(
-    parts: tuple[np.ndarray, list[np.ndarray]], sample_size: int
-):
+def test_streams_merges_and_updates_give_the_ensemble_of_all(parts, sample_size):
     vectors, batches = parts
     options = {"sample_size": sample_size, "model": "m"}
     whole = Ensemble.from_vectors(vectors, **options)
@@ -121,7 +117,7 @@ def test_merges_stay_exact_far_from_zero_and_over_many_batches():
 
 
 @given(members(min_size=1), st.data())
-def test_identity_differs_when_one_number_of_one_member_differs(vectors: np.ndarray, data: st.DataObject):
+def test_identity_differs_when_one_number_of_one_member_differs(vectors, data):
     row = data.draw(st.integers(0, len(vectors) - 1))
     column = data.draw(st.integers(0, vectors.shape[1] - 1))
     changed = vectors.copy()
@@ -137,7 +133,7 @@ def test_identity_differs_when_one_number_of_one_member_differs(vectors: np.ndar
         ([[1.0, np.inf]], "NaN or infinite"),
     ],
 )
-def test_members_that_are_no_finite_matrix_are_refused(vectors: object, message: str):
+def test_members_that_are_no_finite_matrix_are_refused(vectors, message):
     with pytest.raises(DataError, match=message):
         Ensemble.from_vectors(vectors)
 
@@ -146,7 +142,7 @@ def test_members_that_are_no_finite_matrix_are_refused(vectors: object, message:
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean", "manhattan"])
-def test_moments_of_a_distance_come_from_the_sample_and_those_of_cosine_are_exact(similarity: str):
+def test_moments_of_a_distance_come_from_the_sample_and_those_of_cosine_are_exact(similarity):
     rng = np.random.default_rng(10)
     vectors, anchors = rng.normal(size=(5000, 4)) * 3, rng.normal(size=(40, 4)) * 7
     exact = vector_similarities(anchors, vectors, similarity)
@@ -158,7 +154,7 @@ def test_moments_of_a_distance_come_from_the_sample_and_those_of_cosine_are_exac
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["dot", "cosine", "euclidean"]))
-def test_pooled_moments_are_averages_over_all_anchors(seed: int, similarity: str):
+def test_pooled_moments_are_averages_over_all_anchors(seed, similarity):
     rng = np.random.default_rng(seed)
     ensemble = Ensemble.from_vectors(rng.normal(size=(30, 3)) + 0.5, similarity=similarity)
     anchors = Ensemble.from_vectors(rng.normal(size=(20, 3)), similarity=similarity)
@@ -179,7 +175,7 @@ def test_ensembles_of_other_similarities_do_not_mix():
         Ensemble.from_vectors(np.eye(3), similarity="hamming")
 
 
-def test_blocks_do_not_change_the_moments(monkeypatch: pytest.MonkeyPatch):
+def test_blocks_do_not_change_the_moments(monkeypatch):
     vectors = np.random.default_rng(12).normal(size=(50, 4))
     whole = Ensemble.from_vectors(vectors)
     monkeypatch.setattr(ensemble_module, "_BLOCK", 7)
@@ -211,7 +207,7 @@ def assert_equal(one: Ensemble, other: Ensemble) -> None:
         assert getattr(one, name) == getattr(other, name)
 
 
-def test_a_saved_ensemble_comes_back_bit_for_bit(tmp_path: Path, ensemble: Ensemble):
+def test_a_saved_ensemble_comes_back_bit_for_bit(tmp_path, ensemble):
     path = tmp_path / "new" / "folder" / "ensemble.npz"
     ensemble.save(path)
     assert_equal(Ensemble.load(path), ensemble)
@@ -247,9 +243,7 @@ class Malice:
         ("count", np.str_("many")),
     ],
 )
-def test_files_that_contradict_themselves_are_refused(
-    tmp_path: Path, ensemble: Ensemble, member: str, value: object
-):
+def test_files_that_contradict_themselves_are_refused(tmp_path, ensemble, member, value):
     path = tmp_path / "e.npz"
     ensemble.save(path)
     with np.load(path) as stored:
@@ -261,7 +255,7 @@ def test_files_that_contradict_themselves_are_refused(
     assert not marker.exists()
 
 
-def test_a_file_with_a_flipped_bit_is_refused_or_holds_the_same_numbers(tmp_path: Path, ensemble: Ensemble):
+def test_a_file_with_a_flipped_bit_is_refused_or_holds_the_same_numbers(tmp_path, ensemble):
     """A zip archive keeps things that no one reads, dates for one; a flip there does no harm."""
     path = tmp_path / "e.npz"
     ensemble.save(path)

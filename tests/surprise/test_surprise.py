@@ -1,7 +1,5 @@
 """The surprise score: fast forms against definitions, tails, mixing, and what is not defined."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -44,7 +42,7 @@ def scene(seed: int, members: int = 40, d: int = 5, n: int = 7) -> tuple[Ensembl
 
 
 @given(st.lists(on_grid, max_size=6), st.lists(on_grid, max_size=8))
-def test_the_fast_empirical_form_equals_the_definition_ties_included(psi: list[float], others: list[float]):
+def test_the_fast_empirical_form_equals_the_definition_ties_included(psi, others):
     fast = empirical_probability(psi, np.tile(others, (len(psi), 1)).reshape(len(psi), len(others)))
     np.testing.assert_array_equal(fast, [probability_by_definition(value, others) for value in psi])
 
@@ -69,7 +67,7 @@ def test_a_member_is_not_below_itself_whatever_the_rounding():
 
 
 @given(seeds, st.sampled_from(MODELS))
-def test_each_model_is_its_formula_over_all_members(seed: int, model: str):
+def test_each_model_is_its_formula_over_all_members(seed, model):
     ensemble, psi, anchors = scene(seed)
     population = np.random.default_rng(seed).normal(size=(30, 5)).astype(np.float32)
     surprise = Surprise(ensemble, model, weight=1, anchors=Ensemble.from_vectors(population))
@@ -109,9 +107,7 @@ def test_the_empirical_score_keeps_order_above_the_whole_sample():
 
 
 @given(seeds, fractions, fractions, st.sampled_from(["gaussian", "percentile"]))
-def test_shrinking_moves_each_mean_and_variance_towards_the_pooled_ones(
-    seed: int, mean: float, deviation: float, model: str
-):
+def test_shrinking_moves_each_mean_and_variance_towards_the_pooled_ones(seed, mean, deviation, model):
     ensemble, psi, anchors = scene(seed)
     surprise = Surprise(ensemble, model, 1, shrink_mean=mean, shrink_deviation=deviation)
     moments = ensemble.moments(anchors) if model == "gaussian" else ensemble.percentiles(anchors)
@@ -158,7 +154,7 @@ def test_the_crossover_has_no_jump_where_the_hyperbolic_tangent_reaches_1():
 @given(
     seeds, st.sampled_from(["gaussian", "pooled", "percentile"]), st.sampled_from([0, 0.4, 1, "crossover"])
 )
-def test_stored_moments_give_the_same_scores(seed: int, model: str, weight: object):
+def test_stored_moments_give_the_same_scores(seed, model, weight):
     ensemble, psi, anchors = scene(seed)
     surprise = Surprise(ensemble, model, weight)
     fresh, stored = surprise.scores(psi, anchors), surprise.scores_from(psi, surprise.moments(anchors))
@@ -178,7 +174,7 @@ def test_stored_moments_must_fit():
 
 
 @pytest.mark.parametrize(("model", "weight"), [("pooled", 1), ("gaussian", 0.5), ("empirical", "crossover")])
-def test_what_all_anchors_share_needs_to_know_them(model: str, weight: object):
+def test_what_all_anchors_share_needs_to_know_them(model, weight):
     ensemble, psi, anchors = scene(3)
     sampled = SampledEnsemble(ensemble.similarities, sampled=40, count=40)
     with pytest.raises(DataError, match="anchors must be there, got None"):
@@ -207,7 +203,7 @@ def test_order_holds_from_5_to_40_sigma_where_p_saturates():
 
 
 @given(seeds, st.sampled_from(MODELS), fractions)
-def test_the_mixture_is_equation_4(seed: int, model: str, weight: float):
+def test_the_mixture_is_equation_4(seed, model, weight):
     assume(weight < 1)
     ensemble, psi, anchors = scene(seed)
     result = Surprise(ensemble, model, weight).scores(psi, anchors)
@@ -224,7 +220,7 @@ def mean_of_all(anchors: np.ndarray, ensemble: Ensemble) -> float:
 
 
 @given(seeds, st.sampled_from(MODELS), st.lists(st.floats(-1.5, 1.5), min_size=7, max_size=7), st.booleans())
-def test_at_weight_0_the_order_is_the_similaritys(seed: int, model: str, values: list[float], alike: bool):
+def test_at_weight_0_the_order_is_the_similaritys(seed, model, values, alike):
     """Also of pairs below 0, and of anchors that see no difference between the members."""
     ensemble, _, anchors = scene(seed)
     if alike:
@@ -239,7 +235,7 @@ def test_at_weight_0_the_order_is_the_similaritys(seed: int, model: str, values:
 
 
 @pytest.mark.parametrize("weight", [0, 0.5, "crossover"])
-def test_a_pair_without_surprise_has_the_scale_of_the_others_below_weight_1(weight: object):
+def test_a_pair_without_surprise_has_the_scale_of_the_others_below_weight_1(weight):
     """Members differ in the second coordinate alone, so the first anchor sees no difference between them."""
     ensemble = Ensemble.from_vectors([[0.5, 0.2], [0.5, 0.8]])
     result = Surprise(ensemble, weight=weight).scores([0.7, 0.7], np.eye(2))
@@ -251,13 +247,13 @@ def test_a_pair_without_surprise_has_the_scale_of_the_others_below_weight_1(weig
 
 
 @given(st.integers(1, 999).map(lambda i: i / 1000))
-def test_psi_hat_maps_0_to_0_the_mean_to_a_half_and_1_to_1(mean: float):
+def test_psi_hat_maps_0_to_0_the_mean_to_a_half_and_1_to_1(mean):
     np.testing.assert_allclose(normalized_similarity([0.0, mean, 1.0], mean), [0.0, 0.5, 1.0], atol=1e-12)
     assert normalized_similarity([-0.3], mean).tolist() == [-0.3], "(4) does not define these"
 
 
 @given(st.lists(fractions, min_size=1, max_size=12))
-def test_exact_psi_hat_has_mean_a_half_over_the_ensemble(ensemble: list[float]):
+def test_exact_psi_hat_has_mean_a_half_over_the_ensemble(ensemble):
     assume(0 < np.median(ensemble) < 1)
     assert normalized_similarity_exact(ensemble, ensemble).mean() == pytest.approx(0.5, abs=1e-9)
     np.testing.assert_allclose(normalized_similarity_exact([0.0, 1.0], ensemble), [0.0, 1.0], atol=1e-12)
@@ -268,7 +264,7 @@ def test_exact_psi_hat_has_mean_a_half_over_the_ensemble(ensemble: list[float]):
 @pytest.mark.parametrize(
     "ensemble", [[], [0.0, 0.0, 0.5], [1.0, 1.0], [-0.1, 0.5], [0.5, 1.1], [np.nan, 0.5]]
 )
-def test_exact_psi_hat_says_where_it_is_not_defined(ensemble: list[float]):
+def test_exact_psi_hat_says_where_it_is_not_defined(ensemble):
     with pytest.raises(DataError, match="the ensemble"):
         normalized_similarity_exact([0.5], ensemble)
 
@@ -277,7 +273,7 @@ def test_exact_psi_hat_says_where_it_is_not_defined(ensemble: list[float]):
 
 
 @pytest.mark.parametrize("members", [np.zeros((0, 3)), np.ones((1, 3)), np.ones((6, 3)), np.zeros((6, 3))])
-def test_an_ensemble_without_spread_leaves_the_plain_similarity(members: np.ndarray):
+def test_an_ensemble_without_spread_leaves_the_plain_similarity(members):
     """Or, where it is mixed in, its normalised form."""
     psi, ensemble = np.linspace(-1, 1, 3), Ensemble.from_vectors(members)
     for model in MODELS:
@@ -293,7 +289,7 @@ def test_an_ensemble_without_spread_leaves_the_plain_similarity(members: np.ndar
 
 @pytest.mark.parametrize(("share", "defined"), [(0.5e-7, False), (2e-7, True)])
 @pytest.mark.parametrize("mean", [-0.8, 0.8, 30.0])
-def test_a_deviation_counts_from_a_ten_millionth_of_the_mean_on(share: float, defined: bool, mean: float):
+def test_a_deviation_counts_from_a_ten_millionth_of_the_mean_on(share, defined, mean):
     moments = Moments(np.array([mean]), np.array([share * abs(mean)]))
     assert has_spread(moments).tolist() == [defined]
     assert np.isnan(z_scores([1.0], moments)).tolist() == [not defined]
@@ -321,14 +317,14 @@ def test_a_deviation_counts_from_a_ten_millionth_of_the_mean_on(share: float, de
         ([0.1], np.ones((1, 4)), r"anchors must be of shape \(n, 5\), got \(1, 4\)"),
     ],
 )
-def test_data_that_do_not_fit_are_refused(similarity: object, anchors: np.ndarray, message: str):
+def test_data_that_do_not_fit_are_refused(similarity, anchors, message):
     for model in MODELS:
         with pytest.raises(DataError, match=message):
             Surprise(scene(0)[0], model).scores(similarity, anchors)
 
 
 @pytest.mark.parametrize("name", ["weight", "shrink_mean", "shrink_deviation"])
-def test_shares_are_from_0_to_1(name: str):
+def test_shares_are_from_0_to_1(name):
     for value in (-0.1, 1.1, np.nan, np.inf, "half", None):
         with pytest.raises(DataError, match=rf"{name} must be .*a number from 0 to 1"):
             Surprise(unit_ensemble(), **{name: value})
@@ -342,7 +338,7 @@ def test_shares_are_from_0_to_1(name: str):
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["gaussian", "pooled", "percentile"]), st.integers(0, 40))
-def test_formula_and_augmented_vectors_give_the_clients_z(seed: int, model: str, members: int):
+def test_formula_and_augmented_vectors_give_the_clients_z(seed, model, members):
     """Ensembles of 0 and 1 members too, where all three give the plain similarity."""
     rng = np.random.default_rng(seed)
     documents = unit_rows(rng.normal(size=(12, 6)) + 0.3)

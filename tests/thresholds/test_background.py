@@ -1,7 +1,5 @@
 """Other questions' best candidates as an ensemble: p-values, thresholds, promises, and the file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 
@@ -57,7 +55,7 @@ def test_the_percentile_falls_along_a_ranking_whose_order_is_another():
 
 
 @given(st.integers(19, 60), st.integers(0, 10_000), st.sampled_from([0.05, 0.1, 0.2]))
-def test_no_more_than_alpha_of_the_same_kind_of_questions_pass(count: int, seed: int, alpha: float):
+def test_no_more_than_alpha_of_the_same_kind_of_questions_pass(count, seed, alpha):
     """Over all ways to leave one of n + 1 questions out, which is what exchangeable means."""
     scores = np.random.default_rng(seed).standard_cauchy(count + 1)
     each = [best(one_score(np.delete(scores, i).tolist()), cosine=[score]) for i, score in enumerate(scores)]
@@ -78,7 +76,7 @@ def test_with_five_heavy_tailed_scorers_no_more_pass_than_are_promised():
 
 @given(st.integers(12, 40), st.integers(1, 4), st.integers(0, 10_000))
 @settings(max_examples=20, deadline=None)
-def test_lines_without_each_question_are_those_of_the_others(n: int, k: int, seed: int):
+def test_lines_without_each_question_are_those_of_the_others(n, k, seed):
     rng = np.random.default_rng(seed)
     scores, logs, shares = rng.normal(5, 3, (n, k)), rng.uniform(0, 3, n), rng.uniform(0.2, 1, n)
     scores[rng.random((n, k)) < 0.1] = -np.inf
@@ -117,7 +115,7 @@ def test_only_the_mean_of_bm25_follows_the_number_of_words_within_the_lengths_th
 
 
 @pytest.mark.parametrize("odd", [0.0, 60.0])
-def test_one_question_of_a_length_of_its_own_decides_nothing(odd: float):
+def test_one_question_of_a_length_of_its_own_decides_nothing(odd):
     rng = np.random.default_rng(0)
     answers = [(words(5, i), ranking(bm25=[10 + noise])) for i, noise in enumerate(rng.normal(size=200))]
     background = QuestionBackground.of([*answers, ("a b c d e f", ranking(bm25=[odd]))])
@@ -164,7 +162,7 @@ def test_what_cannot_be_told_is_refused():
 
 @given(st.lists(st.text("abc ?", max_size=12), max_size=12))
 @settings(max_examples=50, deadline=None)
-def test_shares_are_those_of_a_comparison_of_all_pairs(questions: list[str]):
+def test_shares_are_those_of_a_comparison_of_all_pairs(questions):
     def grams(text: str) -> set[str]:
         spaced = f" {' '.join(''.join(c if c.isalnum() else ' ' for c in text).split())} "
         return {spaced[i : i + 3] for i in range(len(spaced) - 2)} or {spaced}
@@ -211,7 +209,7 @@ def test_a_monitor_tells_how_many_questions_are_unrelated_and_whether_they_find_
 
 @given(st.integers(1, 30), st.integers(10, 40))
 @settings(max_examples=20, deadline=None)
-def test_a_background_comes_back_from_its_bytes(length: int, count: int):
+def test_a_background_comes_back_from_its_bytes(length, count):
     background = QuestionBackground.of(
         (" ".join([f"w{i}"] * length), ranking(bm25=[float(i)])) for i in range(count)
     )
@@ -223,7 +221,7 @@ def test_a_background_comes_back_from_its_bytes(length: int, count: int):
 
 @given(st.integers(0, 2**31), st.integers(0, 255))
 @settings(max_examples=100, deadline=None)
-def test_any_damage_is_one_error(place: int, byte: int):
+def test_any_damage_is_one_error(place, byte):
     whole = one_score([float(i) for i in range(19)]).to_bytes()
     content = bytearray(whole)
     content[place % len(content)] = byte

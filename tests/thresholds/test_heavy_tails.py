@@ -1,7 +1,5 @@
 """p of many questions: how often it is exceeded where the documents lie in clusters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise
 
 
-def test_a_heavy_tail_exceeds_p_too_often_but_not_the_empirical_share() -> None:
+def test_a_heavy_tail_exceeds_p_too_often_but_not_the_empirical_share():
     rng = np.random.default_rng(0)
     drawn = rng.normal(size=(2000, 64)).astype(np.float32)
     centres = np.repeat(unit_rows(drawn[:40]), 50, axis=0)

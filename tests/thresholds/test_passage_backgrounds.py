@@ -1,13 +1,11 @@
 """A background is of documents or of passages: each is measured, kept and judged by for its unit."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from words import WordEncoder
+from helpers.words import WordEncoder
 
 from surprise_rerank import DocumentIndex, Passages
 from surprise_rerank.connectors.qdrant import IndexOptions
@@ -57,7 +55,7 @@ def index(folder: Path) -> Iterator[DocumentIndex]:
         yield opened
 
 
-def test_each_unit_has_its_background_after_a_sync(index: DocumentIndex) -> None:
+def test_each_unit_has_its_background_after_a_sync(index):
     of_documents, of_passages = index.backgrounds()["auto"], index.by_unit("passage").backgrounds()["auto"]
     assert (of_documents.unit, of_passages.unit) == ("document", "passage")
     # The mean of the two best passages is less than the best of them.
@@ -66,15 +64,13 @@ def test_each_unit_has_its_background_after_a_sync(index: DocumentIndex) -> None
     assert pipeline.current_background() is not None
     by_passages = pipeline.with_options(unit="passage")
     now = by_passages.current_background()
-    assert now is not None
     assert now.totals.tolist() == of_passages.totals.tolist()
     assert by_passages.with_options(unit="document").background is pipeline.background
 
 
-def test_few_documents_of_many_passages_get_a_verdict_by_passages(index: DocumentIndex) -> None:
+def test_few_documents_of_many_passages_get_a_verdict_by_passages(index):
     pipeline = index.pipeline()
     documents = pipeline.search(QUESTION).verdict
-    assert documents is not None
     assert documents.reason == "4 documents are too few to tell; it takes 100"
     passages = pipeline.search(QUESTION, unit="passage")
     assert passages.verdict is not None
@@ -83,14 +79,11 @@ def test_few_documents_of_many_passages_get_a_verdict_by_passages(index: Documen
     assert pipeline.search(QUESTION, unit="passage", min_percentile=0.5).percentile is not None
 
 
-def test_a_passage_is_not_judged_by_the_background_of_documents(
-    index: DocumentIndex, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_passage_is_not_judged_by_the_background_of_documents(index, caplog):
     pipeline = index.pipeline()
     measured = pipeline.with_background(FEWER)
     ranking = measured.search(QUESTION, unit="passage")
     assert ranking.percentile is None
-    assert ranking.verdict is not None
     reason = "the background is of documents, and passages are asked for: measure one of passages"
     assert ranking.verdict.reason == reason
     with pytest.raises(DataError, match=reason):
@@ -107,7 +100,7 @@ def test_a_passage_is_not_judged_by_the_background_of_documents(
         index.pipeline(unit="passage", min_percentile=0.5)
 
 
-def test_a_rebuild_asks_the_questions_of_each_unit_again(index: DocumentIndex, folder: Path) -> None:
+def test_a_rebuild_asks_the_questions_of_each_unit_again(index, folder):
     mine = varied_questions(80)[60:]
     index.by_unit("passage").measure_background(questions=mine, origin="mine")
     index.rebuild(long_documents(5))
@@ -120,14 +113,12 @@ def test_a_rebuild_asks_the_questions_of_each_unit_again(index: DocumentIndex, f
     assert "background of passages of auto" in dict(facts)
 
 
-def test_documents_that_are_not_split_have_one_background(tmp_path: Path) -> None:
+def test_documents_that_are_not_split_have_one_background(tmp_path):
     with DocumentIndex.open(tmp_path / "whole", WordEncoder(window=64)) as index:
         index.sync(Document(f"d{i}", f"The {TOPICS[i % 10]} of number {i} needs oil.") for i in range(120))
         assert not list((tmp_path / "whole").rglob("passage-background*"))
         pipeline = index.pipeline()
         by_documents, by_passages = pipeline.search(QUESTION), pipeline.search(QUESTION, unit="passage")
-        assert by_documents.percentile is not None
-        assert by_passages.percentile is not None
         assert by_documents.percentile.tolist() == by_passages.percentile.tolist()
         assert by_documents.verdict == by_passages.verdict
         # With the first document that is split, passages get one.

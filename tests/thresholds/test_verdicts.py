@@ -1,17 +1,14 @@
 """Verdicts: one chance and the word that follows from it, or why nobody can tell."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.words import WordEncoder
 from qdrant_client import models
-from words import WordEncoder
 
 from surprise_rerank.candidates import Verdict, verdict_json
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -52,7 +49,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
         yield opened
 
 
-def test_the_word_follows_from_the_chance_and_no_reason_is_long() -> None:
+def test_the_word_follows_from_the_chance_and_no_reason_is_long():
     for chance in np.arange(0, 1.0001, 0.0033):
         verdict, percent = verdicts.of_chance(chance), int(100 * chance + 1e-9)
         expected = "answered" if chance >= 0.5 else "weak" if chance >= 0.2 else "off-topic"
@@ -71,7 +68,7 @@ def test_the_word_follows_from_the_chance_and_no_reason_is_long() -> None:
     assert (verdict_json(verdicts.of_chance(0.3)), verdict_json(None)) == (written, None)
 
 
-def test_what_has_no_word_or_only_letters_that_nobody_used_is_not_compared() -> None:
+def test_what_has_no_word_or_only_letters_that_nobody_used_is_not_compared():
     assert {verdicts.wordless(question, LATIN) for question in WORDLESS} == {"the question has no words"}
     assert {verdicts.wordless(question, LATIN) for question in WORDS} == {""}
     for question, script in FOREIGN.items():
@@ -80,9 +77,7 @@ def test_what_has_no_word_or_only_letters_that_nobody_used_is_not_compared() -> 
         assert verdicts.wordless(question, verdicts.scripts_of([question]) | LATIN) == ""
 
 
-def test_a_search_tells_answers_from_other_questions_and_a_threshold_refuses_these(
-    index: DocumentIndex,
-) -> None:
+def test_a_search_tells_answers_from_other_questions_and_a_threshold_refuses_these(index):
     pipeline, strict = index.pipeline(), index.pipeline(min_percentile=0.95)
     assert pipeline.search(GOOD).verdict.status == strict.search(GOOD).verdict.status == "answered"
     others = [pipeline.search(question).verdict for question in varied_questions(120)[60:]]
@@ -96,7 +91,7 @@ def test_a_search_tells_answers_from_other_questions_and_a_threshold_refuses_the
     assert refused.verdict.reason.endswith("of unrelated questions; 95 % are asked for")
 
 
-def test_a_filter_may_leave_nothing_or_too_little_to_tell(index: DocumentIndex) -> None:
+def test_a_filter_may_leave_nothing_or_too_little_to_tell(index):
     def among(most: int) -> tuple[str, str]:
         narrow = models.Filter(must=[models.FieldCondition(key="metadata.n", range=models.Range(lt=most))])
         verdict = index.pipeline().search(GOOD, filter=narrow).verdict
@@ -107,10 +102,9 @@ def test_a_filter_may_leave_nothing_or_too_little_to_tell(index: DocumentIndex) 
     assert among(110)[0] == "answered"
 
 
-def test_what_is_too_small_or_of_another_kind_is_not_told(index: DocumentIndex) -> None:
+def test_what_is_too_small_or_of_another_kind_is_not_told(index):
     pipeline = index.pipeline()
     background = pipeline.current_background()
-    assert background is not None
     calibrated = AnswerChance(0.0, 1.0, 1.0, judged=20, longest=2)
     cases: dict[str, dict[str, Any]] = {
         "99 documents are too few to tell; it takes 100": {"documents": 99},
@@ -126,7 +120,7 @@ def test_what_is_too_small_or_of_another_kind_is_not_told(index: DocumentIndex) 
     assert replace(pipeline, background=None).search(GOOD).verdict == verdicts.NOT_MEASURED
 
 
-def test_texts_from_elsewhere_are_not_judged_by_the_background_of_an_index(index: DocumentIndex) -> None:
+def test_texts_from_elsewhere_are_not_judged_by_the_background_of_an_index(index):
     reranker = index.text_reranker()
     texts = [f"{TOPICS[i % 10]} number{i} needs oil{i % 7} and care{i % 3}" for i in range(60)]
     names = [f"d{i}" for i in range(60)]
@@ -142,7 +136,7 @@ def test_texts_from_elsewhere_are_not_judged_by_the_background_of_an_index(index
     assert reranker.rank(GOOD, []).verdict.status == "no match"
 
 
-def test_a_chance_grows_with_what_stands_out_and_follows_judged_questions() -> None:
+def test_a_chance_grows_with_what_stands_out_and_follows_judged_questions():
     assert USUAL_CHANCE.of(8.0, 6.0) > USUAL_CHANCE.of(3.0, 2.0) > USUAL_CHANCE.of(0.0, 0.0) > 0
     rng = np.random.default_rng(0)
     best, gaps = rng.normal(2, 2, 400), rng.normal(3, 1, 400)
@@ -170,7 +164,7 @@ class PieceEncoder(WordEncoder):
         return [np.array([piece.span() for piece in pattern.finditer(text)]).reshape(-1, 2) for text in texts]
 
 
-def test_nothing_is_told_of_words_that_neither_the_model_nor_a_document_knows(tmp_path: Path) -> None:
+def test_nothing_is_told_of_words_that_neither_the_model_nor_a_document_knows(tmp_path):
     with DocumentIndex.open(tmp_path / "index", PieceEncoder()) as index:
         index.sync(Document(f"d{i}", f"{TOPICS[i % 10]} number{i} needs oil{i % 7}") for i in range(120))
         for system in ("auto", "cosine"):
@@ -183,14 +177,13 @@ def test_nothing_is_told_of_words_that_neither_the_model_nor_a_document_knows(tm
                 assert pipeline.search(question).verdict != verdicts.NO_WORD
 
 
-def test_passages_are_what_is_compared_where_documents_are_few(index: DocumentIndex) -> None:
+def test_passages_are_what_is_compared_where_documents_are_few(index):
     background = index.pipeline().current_background()
     assert background is not None
     of_few = replace(
         index.pipeline(unit="passage"), background=replace(background, documents=3, unit="passage")
     )
     enough = of_few.search(GOOD, depth=100).verdict
-    assert enough is not None
     assert enough.status == "answered"
     narrow = models.Filter(must=[models.FieldCondition(key="metadata.n", range=models.Range(lt=60))])
     reason = "60 passages of 3 documents are too few to tell; it takes 100 passages"

@@ -151,7 +151,7 @@ class IndexPools(Pools):
         options = self.storage.manifest.options
         if self.tenant is None and options.tenant is not None:
             raise DataError(
-                "the index has tenants, and nobody says whose documents are searched; give "
+                "the index has tenants, and none is named; give "
                 f"tenant= (--tenant NAME), '' for those of no tenant, {ALL!r} for those of all"
             )
 
@@ -230,7 +230,7 @@ class IndexPools(Pools):
         pages = chain.from_iterable(engine.scroll(fields, condition=wanted) for wanted in conditions)
         return chain.from_iterable(pages)
 
-    def present(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates, and their points."""
         numbers = [0] * len(pool) if pool.passages is None else [passage.number for passage in pool.passages]
         keys = self.keys(pool.ids)

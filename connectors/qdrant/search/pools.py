@@ -139,7 +139,7 @@ class Pools(ABC):
         """Document's id -> its key, where it has one."""
 
     @abstractmethod
-    def present(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates that are not known to be deleted, and their points."""
 
     @abstractmethod

@@ -123,7 +123,7 @@ class SearchedCollection(ABC):
 
     @abstractmethod
     def remedy(self, what: str) -> str:
-        """What one can do where there are no `words` or no `token vectors`."""
+        """Return what a user can do where there are no `words` or no `token vectors`."""
 
     @property
     @abstractmethod
@@ -137,7 +137,7 @@ class SearchedCollection(ABC):
     @property
     @abstractmethod
     def language(self) -> str:
-        """Of the documents' words."""
+        """The language of the documents' words."""
 
     @property
     @abstractmethod
@@ -247,7 +247,7 @@ class SearchedCollection(ABC):
     def with_inclusion(self, pool: Candidates, question: InclusionQuestion) -> Candidates:
         """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
         pools = self.pools
-        pool, points = pools.present(pool)
+        pool, points = pools.still_stored(pool)
         wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
         asks = {"inclusion": (lambda limit: pools.inclusion(question, wanted, limit), len(points))}
         records = pools.every(asks)["inclusion"]

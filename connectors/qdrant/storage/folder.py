@@ -45,14 +45,14 @@ class FolderStorage(NeverCopied, FolderFiles):
     def __init__(self, folder: Path, version: int, manifest: Manifest) -> None:
         self.where = str(folder)
         self._folder, self._version = folder, version
-        self._own = folder / str(version)
-        super().__init__(self._own, self.where)
+        self._version_folder = folder / str(version)
+        super().__init__(self._version_folder, self.where)
         with disk_errors(self.where):
-            self._own.mkdir(mode=0o700, exist_ok=True)  # also what Edge writes in it has texts
-            if not (self._own / _POINTS).exists():
-                _write_json(self._own / MANIFEST_FILE, manifest.to_json())
+            self._version_folder.mkdir(mode=0o700, exist_ok=True)  # also what Edge writes in it has texts
+            if not (self._version_folder / _POINTS).exists():
+                _write_json(self._version_folder / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
-        self.engine = EdgeEngine(self._own / _POINTS, manifest)
+        self.engine = EdgeEngine(self._version_folder / _POINTS, manifest)
 
     @classmethod
     def open(cls, folder: Path, expected: Manifest | None, options: IndexOptions | None) -> FolderStorage:
@@ -132,7 +132,7 @@ class FolderStorage(NeverCopied, FolderFiles):
         """Remember a changed manifest."""
         self.engine.claim()
         with disk_errors(self.where):
-            _write_json(self._own / MANIFEST_FILE, manifest.to_json())
+            _write_json(self._version_folder / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
 
     def successor(
@@ -147,13 +147,13 @@ class FolderStorage(NeverCopied, FolderFiles):
         super().write_file(name, content)
         with _remembering.get():
             if name not in self.manifest.files:
-                self._remember_files({*_read_manifest(self._own).files, name})
+                self._remember_files({*_read_manifest(self._version_folder).files, name})
 
     def delete_file(self, name: str) -> None:
         """Delete a file; nothing happens if there is none."""
         with _remembering.get():
             if name in self.manifest.files:
-                self._remember_files({*_read_manifest(self._own).files} - {name})
+                self._remember_files({*_read_manifest(self._version_folder).files} - {name})
         super().delete_file(name)
 
     def file_names(self) -> list[str]:
@@ -163,7 +163,7 @@ class FolderStorage(NeverCopied, FolderFiles):
     def _remember_files(self, names: set[str]) -> None:
         self.manifest = replace(self.manifest, files=tuple(sorted(names)))
         with disk_errors(self.where):
-            _write_json(self._own / MANIFEST_FILE, self.manifest.to_json())
+            _write_json(self._version_folder / MANIFEST_FILE, self.manifest.to_json())
 
     def promote(self) -> None:
         """Name this version in `index.json`."""
@@ -178,7 +178,7 @@ class FolderStorage(NeverCopied, FolderFiles):
         """Delete the folders of the other versions."""
         with disk_errors(self.where):
             for path in self._folder.iterdir():
-                if path.is_dir() and path.name.isdecimal() and path != self._own:
+                if path.is_dir() and path.name.isdecimal() and path != self._version_folder:
                     shutil.rmtree(path, ignore_errors=True)
 
     def discard(self, *, with_points: bool = False) -> None:
@@ -190,7 +190,7 @@ class FolderStorage(NeverCopied, FolderFiles):
             # In this order, and before the lock is released: who comes meanwhile finds the whole of it, is
             # kept out by the lock, or begins an index of its own.
             (self._folder / VERSION_FILE).unlink(missing_ok=True)  # it was not named yet
-            gone = self._own.rename(self._folder / f".{VERSION_FILE}.{os.getpid()}")
+            gone = self._version_folder.rename(self._folder / f".{VERSION_FILE}.{os.getpid()}")
         try:
             with contextlib.suppress(StoreError):  # which cannot write what it closes any more
                 self.engine.close()

@@ -52,11 +52,12 @@ def enrich(
             f"{location} is an index of surprise-rerank, which has all of it already; give a collection such "
             "as http://localhost:6333/papers"
         )
-    parts, model = CollectionConfig.read(config), None
+    parts, encoder, tokens = CollectionConfig.read(config), None, None
     if not remove:
         parts.look(location).close()  # what cannot be is refused before a model is loaded
-        model = load_model(token_model)
-    with parts.look(location, tokens=model) as collection:
+        encoder = None if dry_run else parts.dense_encoder()
+        tokens = load_model(token_model)
+    with parts.look(location, encoder, tokens) as collection:
         if remove:
             removed = collection.remove_enrichment()
             out.result(
@@ -65,3 +66,5 @@ def enrich(
             return
         report = collection.enrich(dry_run=dry_run, show_progress=not out.quiet)
         out.result(asdict(report), [str(report)])
+        if encoder is None and not dry_run:
+            out.note("no background was measured, as --config names no model of the dense vectors")

@@ -11,7 +11,7 @@ from surprise_rerank.candidates import Hit, verdict_json
 from surprise_rerank.connectors.qdrant.highlights import excerpts
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.cli.console import body, hit_json, shortened, shown_percentile
+from surprise_rerank.eval.cli.console import body, shortened, shown_percentile
 from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SearchResult
 from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
@@ -44,10 +44,7 @@ def explain(result: SearchResult, command: SearchCommand) -> tuple[dict[str, Any
         result.system, result.encoder, answer.query, answer.pool, ordered, shown_rows, answer.background
     )
     ranking, explained = explanation.ranking, explanation.to_json()
-    candidates = [
-        {**hit_json(hit, more["rank"]), **more}
-        for hit, more in zip(hits, explained["candidates"], strict=True)
-    ]
+    candidates = [{**hit.to_json(), **more} for hit, more in zip(hits, explained["candidates"], strict=True)]
     values = {
         "query": explanation.question,
         "system": result.system.name,

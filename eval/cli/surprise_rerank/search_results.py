@@ -22,7 +22,7 @@ from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.eval.cli.console import Output, body, hit_json, share, shortened, shown_percentile
+from surprise_rerank.eval.cli.console import Output, body, share, shortened, shown_percentile
 from surprise_rerank.eval.cli.options import read_filter
 from surprise_rerank.eval.reports.one_line import one_line, visible
 from surprise_rerank.rerank.grouping import group_path
@@ -223,7 +223,9 @@ class Shown:
                 "system": result.system.name,
                 "seconds": sum(answer.seconds.values()),
             }
-            hits_of_groups = [[hit_json(hit, rank) for rank, hit in self._ranked(hits)] for _, hits in groups]
+            hits_of_groups = [
+                [{"rank": rank, **hit.to_json()} for rank, hit in self._ranked(hits)] for _, hits in groups
+            ]
             named = [{"value": groups[i][0], "hits": hits} for i, hits in enumerate(hits_of_groups)]
             shown = {"hits": hits_of_groups[0]} if self._group_by is None else {"groups": named}
             self._out.json({**head, "verdict": verdict, **shown})

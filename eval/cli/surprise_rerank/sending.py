@@ -74,5 +74,7 @@ def _put(client: httpx.Client, url: str, documents: Sequence[dict[str, Any]]) ->
                 f"{url} is another server than `surprise-rerank serve`; give the url of one"
             ) from error
     message = values.get("message") if isinstance(values, dict) else None
+    if answer.status_code == httpx.codes.UNAUTHORIZED:
+        message = "the token is missing or wrong; set SURPRISE_RERANK_TOKEN to one that may write"
     said = f"the server at {url} says: {message or answer.reason_phrase}"
     raise StoreError(said) if answer.is_server_error else DataError(said)

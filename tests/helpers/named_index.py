@@ -1,11 +1,8 @@
 """A small index that adapters open by its names: its model is a file of word vectors, which loads at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -39,12 +36,3 @@ def write_index(folder: Path) -> str:
         assert background is not None
         store_background(index, "dynamax", background)
     return str(folder / "index")
-
-
-@pytest.fixture(scope="module")
-def named_index(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of the index."""
-    folder = tmp_path_factory.mktemp("named")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SURPRISE_RERANK_CACHE", str(folder / "cache"))
-        return write_index(folder)

@@ -1,7 +1,5 @@
 """A folder with a model and documents, and `surprise-rerank` run in it."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
@@ -9,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import exit_code
-from files import write_rows, write_vectors
 
+from helpers.files import write_rows, write_vectors
+from helpers.programs import exit_code
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 EVIL = "[red]Evil\x1b[31m title[/red]"

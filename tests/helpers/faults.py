@@ -4,7 +4,8 @@
         client = QdrantClient(url=proxy.url)
         proxy.fault("upsert", Status(429, headers={"Retry-After": "1"}), times=2)
 
-Requests have the names that `QdrantClient` gives them.
+Requests have the names that `QdrantClient` gives them. Tests with the marks `server` and `cluster` use the
+Qdrant of QDRANT_URL.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import contextlib
 import functools
 import http.client
 import json
+import os
 import re
 import socket
 import struct
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,9 +30,34 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 import numpy as np
+import pytest
 from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+TOO_OLD = ", the first that has "  # in what is said of a server that lacks a feature
+
+
+def server_url() -> str:
+    """The first address of QDRANT_URL; skips the test where there is none."""
+    first = os.environ.get("QDRANT_URL", "").split(",")[0].strip()
+    if not first:
+        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+    return first
+
+
+@contextlib.contextmanager
+def cleaned(url: str, prefix: str) -> Iterator[QdrantClient]:
+    """A client of a server; the collections whose name begins so are removed afterwards."""
+    client = QdrantClient(url, api_key=os.environ.get("QDRANT_API_KEY"), check_compatibility=False)
+    try:
+        yield client
+    finally:
+        for collection in client.get_collections().collections:
+            if collection.name.startswith(prefix):
+                client.delete_collection(collection.name)
+        client.close()
+
 
 _ONE = "/collections/[^/]+"
 _PATHS = {

@@ -1,7 +1,5 @@
 """Servers for tests: applications over small encoders, and a real server in a thread."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -12,8 +10,8 @@ from typing import Any
 
 import httpx
 from fastapi.testclient import TestClient
-from words import WordEncoder
 
+from helpers.words import WordEncoder
 from surprise_rerank.connectors.ranked import RankedPipelines
 from surprise_rerank.connectors.server import ServerOptions, Service, process
 from surprise_rerank.connectors.server.logs import EventLog

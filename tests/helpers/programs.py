@@ -1,15 +1,19 @@
-"""Other programs that use an index, forked from one that has imported what they need.
+"""Programs: a command that is called in this process, and others that use an index.
+
+The others are forked from one that has imported what they need.
 
 Arrow is imported after a fork, if at all: its allocator has a thread, and a child can hang for ever.
 """
 
-from __future__ import annotations
-
 import multiprocessing
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Self
+
+import pytest
 
 from surprise_rerank.errors import StoreError
 
@@ -60,3 +64,14 @@ def _run(parent: Connection, work: Callable[..., None], *arguments: Any) -> None
         work(parent, *arguments)
     except StoreError as error:
         parent.send(f"refused: {error}")
+
+
+def exit_code(main: Callable[[], object], program: str, *arguments: str | Path) -> int:
+    """What a program exits with, called by this name and with these arguments."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [program, *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as leaving:
+            return int(leaving.code or 0)
+    return 0

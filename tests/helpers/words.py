@@ -1,7 +1,5 @@
 """A small real encoder for tests of storage: every word has a fixed random vector, a text their mean."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Sequence

@@ -1,14 +1,11 @@
 """A server that speaks OpenAI's embeddings API, on a port of this machine."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from words import WordEncoder
-
+from helpers.words import WordEncoder
 from surprise_rerank import OpenAIEncoder
 
 WORDS = WordEncoder()

@@ -1,7 +1,5 @@
 """A headless Chromium for tests of pages: where one is, and what it says of a page."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import importlib.util

@@ -1,7 +1,5 @@
 """Small files of tests: lines, rows of JSON, word vectors, and data sets in BEIR's layout."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Collections that somebody else made."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

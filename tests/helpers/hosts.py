@@ -1,7 +1,5 @@
 """The adapters of all hosts with one face, for contracts that hold in each of them."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from typing import Any, NamedTuple
