@@ -271,7 +271,7 @@ class Manifest:
             if ours != theirs:
                 raise IndexMismatchError(
                     f"{where} was made with {option.name}={ours!r}, asked for is {option.name}={theirs!r}; "
-                    "leave the options away to take it as it is, or rebuild the index with the new ones"
+                    "leave the options out to take it as it is, or rebuild it with the new ones (--rebuild)"
                 )
 
     def check_precision(self, encoder: Encoder, where: str) -> None:

@@ -293,7 +293,7 @@ def from_iterable(
     fields: Fields | None = None,
     on_error: OnError = "raise",
 ) -> DocumentSource:
-    """Documents, mappings such as rows of a table, or pairs of id and text.
+    """Open an iterable of documents, mappings such as rows of a table, or pairs of id and text.
 
     >>> source = from_iterable([{"id": 7, "text": "Dogs bark.", "year": 2024}, ("8", "Cats purr.")])
     >>> [(document.id, document.text, document.metadata) for document in source]

@@ -129,7 +129,7 @@ def create_app(
 
 
 def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
-    """The same for what is opened later: until then `/ready` and all work answer 503.
+    """A web application for a service that opens later: until then `/ready` and all work answer 503.
 
     The routes of an application `inside` are served by the same rules.
     """

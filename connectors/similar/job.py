@@ -58,7 +58,7 @@ def similar_documents(
     device: str | None = None,
     show_progress: bool = False,
 ) -> SimilarDocuments:
-    """The nearest neighbours of every document.
+    """Find the nearest neighbours of every document.
 
     >>> vectors = np.eye(4, 3) + np.eye(4, 3, -1) / 2
     >>> found = similar_documents((["a", "b", "c", "d"], vectors), SimilaritySettings(k=1))
@@ -101,7 +101,7 @@ def similar_documents(
 
 
 class SimilarDocuments:
-    """A result: pairs of documents, in parts in a folder.
+    """The pairs that `similar_documents` has found, in parts in a folder.
 
     Args:
         task: what was computed.

@@ -33,7 +33,7 @@ def build_system(
     fitted: bool = True,
     of_texts: bool = False,
 ) -> BuiltSystem:
-    """A system on a collection; see `SystemInputs` for index, options, mode and of_texts.
+    """Build a system on a collection; see `SystemInputs` for index, options, mode and of_texts.
 
     The weights that were fitted for it, if any were, are its own unless `fitted` is False.
 

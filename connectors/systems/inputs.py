@@ -23,7 +23,7 @@ SAMPLE_SIZE = 128
 
 @dataclass(frozen=True, slots=True)
 class BuiltSystem:
-    """A system at work."""
+    """A system on a collection: its retriever and its re-ranker."""
 
     name: str  # what it is asked for by
     retriever: Retriever  # makes the pool

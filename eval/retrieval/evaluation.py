@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Ranking
+from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.readers.datasets import open_source
@@ -97,14 +97,14 @@ def evaluate(
     pool = settings.candidates if settings.candidates in POOLS else None
     candidates = _run(settings.candidates, whole) if settings.candidates and pool is None else None
     notes = [*_gaps(settings, dataset), *notes, *_without_baseline(settings, systems)]
+    runs = {name: system for name, system in systems.items() if isinstance(system, Run)}
+    if len(runs) == len(systems):
+        return _of_runs(settings, dataset, measures, runs, notes, terminal)
     if encoder is None:
         with terminal.bar(f"loading {settings.model}"):
             encoder = load_model(settings, dataset)
     anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
-    title = (
-        f"{dataset.name} ({dataset.split}): {len(dataset.documents)} documents, "
-        f"{len(dataset.queries)} questions, {encoder.name}"
-    )
+    title = f"{_title(dataset)}, {encoder.name}"
     terminal.say(title)
     workspace = Workspace(
         cache=settings.cache or cache_folder(),
@@ -115,9 +115,7 @@ def evaluate(
         passages=settings.passages or by_passages,
         pooling=settings.pooling,
     )
-    if by_passages:
-        advice = "choose one such as all-MiniLM-L6-v2, which does"
-        border.present(f"the model's window, by which {settings.judged} are made,", encoder.window, advice)
+    _require_window(settings, encoder)
     lessons = TrainingQuestions(settings.dataset, FITTED_ON, dataset.split, encoder, terminal)
     if any("judgements" in _needs(system) for system in systems.values()):
         _ = lessons.judged  # errors in them are reported before the documents are indexed
@@ -153,14 +151,11 @@ def evaluate(
     notes += _splitting(settings, encoder)
     notes.append(f"token vectors: {pooling:g} tokens merged into a vector")
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
-    url = shown_url(settings.qdrant_url) if settings.qdrant_url else None
-    if url:
+    facts = _facts(settings, dataset)
+    if settings.qdrant_url:
+        url = facts["settings"]["qdrant_url"]
         notes.append(f"the collection {workspace.name} stays on {url} for the next run")
-    facts = {
-        "dataset": dataset.name,
-        "split": dataset.split,
-        "documents": len(dataset.documents),
-        "questions": len(dataset.queries),
+    facts |= {
         "model": {
             "name": encoder.name,
             "fingerprint": encoder.fingerprint,
@@ -171,7 +166,6 @@ def evaluate(
         "collection": workspace.name if engine == "server" else None,
         "pooling": pooling,
         "seconds_in_all": seconds_in_all,
-        "settings": asdict(settings) | {"cache": None, "qdrant_url": url},
     }
     return Evaluation(
         f"{dataset.name}/{dataset.split}",
@@ -183,6 +177,59 @@ def evaluate(
         facts,
         dataset.queries,
     )
+
+
+def _of_runs(
+    settings: RetrievalSettings,
+    dataset: RetrievalDataset,
+    measures: Mapping[str, Any],
+    runs: Mapping[str, Run],
+    notes: Sequence[str],
+    terminal: Terminal,
+) -> Evaluation:
+    """Measure runs of other programs alone, which takes no model and no index."""
+    title, results, remarks = _title(dataset), [], []
+    terminal.say(title)
+    queries = [Query(text, id=name) for name, text in dataset.queries.items()]
+    for name, of_program in runs.items():
+        run, seconds = run_system(of_program, queries, settings.depth, dataset.answers_itself, lambda _: None)
+        values, per_query = measure_run(run, dataset, measures) if measures else ({}, {})
+        results.append(SystemResult(name, run, values, per_query, seconds, True))
+        remarks += _remarks(name, run, dataset)
+    return Evaluation(
+        f"{dataset.name}/{dataset.split}",
+        title,
+        tuple(measures),
+        tuple(results),
+        dataset.qrels,
+        (*notes, *remarks),
+        _facts(settings, dataset),
+        dataset.queries,
+    )
+
+
+def _require_window(settings: RetrievalSettings, encoder: Encoder) -> None:
+    """Refuse, by a DataError, a model that reads any length where passages are judged."""
+    if settings.judged in ("pages", "passages"):
+        advice = "choose one such as all-MiniLM-L6-v2, which does"
+        border.present(f"the model's window, by which {settings.judged} are made,", encoder.window, advice)
+
+
+def _title(dataset: RetrievalDataset) -> str:
+    sizes = f"{len(dataset.documents)} documents, {len(dataset.queries)} questions"
+    return f"{dataset.name} ({dataset.split}): {sizes}"
+
+
+def _facts(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, Any]:
+    """What a report says of the data and the settings."""
+    url = shown_url(settings.qdrant_url) if settings.qdrant_url else None
+    return {
+        "dataset": dataset.name,
+        "split": dataset.split,
+        "documents": len(dataset.documents),
+        "questions": len(dataset.queries),
+        "settings": asdict(settings) | {"cache": None, "qdrant_url": url},
+    }
 
 
 def load_model(settings: RetrievalSettings, dataset: RetrievalDataset | None = None) -> Encoder:

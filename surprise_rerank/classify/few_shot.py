@@ -95,7 +95,7 @@ class FewShotTraining:
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """How a training went."""
+    """The course of a training: its losses, and how it ended."""
 
     losses: tuple[float, ...]  # mean cross-entropy per pair (nats) of each epoch, as it was trained
     reached: (

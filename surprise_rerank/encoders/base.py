@@ -36,7 +36,7 @@ _NO_TOKENS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """n encoded texts.
+    """The vectors of n texts: dense ones, and those of tokens where the model has them.
 
     Dense vectors (n, d) have length 1 unless the encoder says otherwise. Token vectors are without the
     tokenizer's special tokens and the prompt; None where the encoder has none. A DataError if a number is NaN
@@ -175,7 +175,7 @@ def encode_queries(
     ids: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> list[Query]:
-    """Queries with their vectors and names; without tokens where the encoder has none."""
+    """Encode questions as queries with names; without tokens where the encoder has none."""
     encoded = _traced(encoder, texts, "query", on_progress)
     tokens = encoded.tokens
     names = [""] * len(texts) if ids is None else list(ids)

@@ -136,7 +136,7 @@ class StaticEncoder(PortableEncoder):
 
 
 class WordVectors:
-    """v words, of which a duplicate has the vector of its first row, and their (v, d) vectors.
+    """Words and their (v, d) vectors; a word that comes twice has the vector of its first row.
 
     These are finite floats, as long as they were trained, and may be mapped from disk. The name is as a user
     would write it: a path, or the name of a packaged set.
@@ -180,7 +180,7 @@ def is_word_vectors(name: str) -> bool:
 
 
 def load_word_vectors(source: str | Path) -> WordVectors:
-    """Word vectors by name or from a file.
+    """Load word vectors by name or from a file.
 
     - `glove-6b-50d`: GloVe 6B, 400,000 words of 50 dimensions, from the package of the extra `offline`;
     - `.npy`: a matrix (v, d), mapped; `NAME.vocab.txt` or `NAME.txt` beside it has its words, one a line;

@@ -101,7 +101,7 @@ class Feedback:
 
 @dataclass(frozen=True)
 class FeedbackScorer(Scorer):
-    """The similarity of a document's dense vector to the second question.
+    """The similarity of a document's dense vector to what the best documents have in common.
 
     Where `feedback` is None, a retriever has put it into the candidates with its moments. Else the
     candidates have dense vectors, and it is computed here, in the same way.

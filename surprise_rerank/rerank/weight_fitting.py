@@ -34,7 +34,7 @@ _RANGE = (-4.0, 4.0)  # of a factor's logarithm: as good as none, and as good as
 
 @dataclass(frozen=True)
 class WeightFit:
-    """The result of fitting weights.
+    """Weights that were fitted on judged questions, and how they rank held-back ones.
 
     Attributes:
         weights: part's name -> its factor: the fitted ones where they were accepted, else the present ones.

@@ -72,7 +72,7 @@ def embedding_words(encoder: Encoder) -> Float32Array:
 
 @dataclass(frozen=True, slots=True)
 class NamedSimilarity:
-    """A similarity by name."""
+    """An entry in the table of similarities."""
 
     summary: str
     make: Callable[[CorpusStatistics, bool], by.Similarity]  # the flag is whether tokens have length 1

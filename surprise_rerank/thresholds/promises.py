@@ -44,7 +44,7 @@ def promise(background: QuestionBackground, alpha: float) -> tuple[float, float]
 
 
 def monitor(background: QuestionBackground, percentiles: Sequence[float], alpha: float = 0.05) -> Traffic:
-    """What the percentile of each question's best document tells of the questions that came.
+    """Tell from each question's best percentile how many passed, and how many were unrelated.
 
     p = 1 - percentile of unrelated questions of the background's kind is uniform, that of others is small. So
     twice those with p > 1/2 are unrelated (Storey, 'A direct approach to false discovery rates', 2002), and

@@ -24,7 +24,7 @@ _GRAM = 3
 
 
 def varied_questions(count: int = USUAL) -> tuple[str, ...]:
-    """So many questions, as many of each topic as of any other; more begin with fewer.
+    """Return so many background questions, equally many of each topic; more begin with fewer.
 
     They are questions, key words, claims and longer requests about 42 topics, written for this package. A
     DataError if there are not so many.

@@ -198,6 +198,7 @@ def test_what_cannot_be_used_is_refused_in_one_line():
     for message, call in {
         "same description": lambda: plain(["a", "b", "a"]).fit(points),
         "labels must be at least one, got none": lambda: plain([]).fit(points),
+        "must be a list of names": lambda: plain("sport").fit(points),
         "expected a text, a list of texts, or a vector": lambda: plain({"a": 3}).fit(points),
         r"a label must be a string or a number, got \('a', 1\)": lambda: plain({("a", 1): [1.0, 0.0]}).fit(
             np.eye(2)

@@ -61,10 +61,9 @@ def test_status_and_a_search_by_words_import_no_library_of_models(named_index):
 
 
 def test_a_search_by_tokens_multiplies_by_torch_and_no_more(named_index):
-    for system in ("dynamax", "auto"):
-        modules = imported("surprise_rerank", "search", "--system", system, "dog", "--index", named_index)
-        assert modules & {*SLOW, "opentelemetry"} <= {"torch", "scipy"}
-        assert special_alone(modules)
+    modules = imported("surprise_rerank", "search", "--system", "auto", "dog", "--index", named_index)
+    assert modules & {*SLOW, "opentelemetry"} <= {"torch", "scipy"}
+    assert special_alone(modules)
 
 
 def test_a_search_by_words_needs_no_model_and_others_say_that_it_is_gone(tmp_path, monkeypatch, capsys):

@@ -1,7 +1,6 @@
 """Data sets and systems side by side: tables, differences, averages, plots, and the files they go to."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,9 +120,5 @@ def test_results_are_written_whole(tmp_path):
     written = json.loads((tmp_path / "results.json").read_text())["datasets"]
     assert written.keys() == {"a/b/test", "c/test"}
     assert written["a/b/test"]["per_question"]["s0"]["RR"]["q1"] == value
-
-
-def test_one_data_set_is_written_without_folders(tmp_path):
-    one = replace(evaluation("tiny/test", 3), notes=())
-    write_results(tmp_path, [one], compare([one]))
-    assert (tmp_path / "cosine.trec").is_file()
+    write_results(tmp_path / "one", evaluations[:1], compare(evaluations[:1]))
+    assert (tmp_path / "one" / "cosine.trec").is_file(), "without folders"

@@ -74,7 +74,9 @@ def test_two_runs_are_compared_with_each_other(settings, tmp_path):
         lines = [f"{q} Q0 {d} 1 {2 - i} x\n" for q in QUERIES for i, d in enumerate(documents)]
         (tmp_path / f"{name}.trec").write_text("".join(lines))
     runs = tuple(f"{name}={tmp_path / name}.trec" for name in "ab")
-    of_runs = replace(settings, systems=("a",), runs=runs, baseline="a")
+    of_runs = replace(
+        settings, systems=("a",), runs=runs, baseline="a", model="no/such-model"
+    )  # none is loaded
     evaluation = evaluate(of_runs)
     assert named(evaluation).keys() == {"a", "b"}
     assert [difference.system for difference in differences(evaluation, "a")] == ["b"]

@@ -405,17 +405,8 @@ def test_the_command_prints_the_years_and_writes_everything(tmp_path):
     year(tmp_path)
     vectors = write_vectors(tmp_path / "vectors.txt", ("a", "the", "cat", "dog", "dogs", "up", "sky"), 5)
     report = tmp_path / "report.json"
-    options = [
-        "--data",
-        str(tmp_path),
-        "--model",
-        str(vectors),
-        "--set",
-        "sets=STS13",
-        "--set",
-        "resamples=50",
-    ]
-    done = CliRunner().invoke(command, [*options, "--report", str(report)])
+    options = f"--data {tmp_path} --model {vectors} --set sets=STS13 --set resamples=50 --report {report}"
+    done = CliRunner().invoke(command, options.split())
     assert done.exit_code == 0, done.output
     assert "STS13" in done.output
     tables = json.loads(report.read_text())["tables"]

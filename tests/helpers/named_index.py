@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.files import write_vectors
 from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems.backgrounds import store_background
@@ -27,8 +28,7 @@ def write_index(folder: Path) -> str:
     """An index with a background of the system dynamax; returns its folder."""
     rng = np.random.default_rng(5)
     words = [*TOPICS, *" ".join(TOPICS.values()).split(), *OTHERS.split()]
-    lines = [f"{w} {' '.join(f'{x:.4f}' for x in rng.standard_normal(64))}" for w in dict.fromkeys(words)]
-    (folder / "vectors.txt").write_text("\n".join(lines) + "\n")
+    write_vectors(folder / "vectors.txt", {word: rng.standard_normal(64) for word in dict.fromkeys(words)})
     questions = [" ".join(rng.choice(OTHERS.split(), size, replace=False)) for size in [3] * 15 + [4] * 15]
     with DocumentIndex.open(folder / "index", load_encoder(str(folder / "vectors.txt"))) as index:
         index.sync(DOCUMENTS)

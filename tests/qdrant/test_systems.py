@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.files import write_beir, write_vectors
 
 from surprise_rerank import Candidates, Document, DocumentIndex, Query, Ranking, load_encoder
 from surprise_rerank.candidates import Field
@@ -41,21 +42,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("systems")
     rng = np.random.default_rng(3)
     known = dict.fromkeys([*WORDS, *" ".join(OTHERS).split()])
-    rows = [f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=24))}" for word in known]
-    (place / "words.txt").write_text("\n".join(rows))
+    write_vectors(place / "words.txt", {word: rng.normal(size=24) for word in known})
     # Texts of different lengths, so that no two documents score the same: Qdrant cuts equals anywhere.
     frequencies = rng.dirichlet(np.full(len(WORDS), 0.7))
-    texts = [" ".join(rng.choice(WORDS, size=15 + i, p=frequencies)) for i in range(60)]
-    corpus = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
-    (place / "beir" / "qrels").mkdir(parents=True)
-    (place / "beir" / "corpus.jsonl").write_text("\n".join(corpus))
-    queries = [json.dumps({"_id": name, "text": text}) for name, text in QUESTIONS.items()]
-    (place / "beir" / "queries.jsonl").write_text("\n".join(queries))
-    judged = [f"{name}\td{i}\t1" for i, name in enumerate(QUESTIONS)]
-    (place / "beir" / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    texts = {f"d{i}": " ".join(rng.choice(WORDS, size=15 + i, p=frequencies)) for i in range(60)}
+    write_beir(place / "beir", texts, QUESTIONS, [(name, f"d{i}", 1) for i, name in enumerate(QUESTIONS)])
     whole = IndexOptions(passages=None)  # documents are not split, as `rerank-eval` has them by default
     with DocumentIndex.open(place / "index", load_encoder(str(place / "words.txt")), options=whole) as index:
-        index.sync([Document(f"d{i}", text) for i, text in enumerate(texts)])
+        index.sync([Document(name, text) for name, text in texts.items()])
         index.set_ensemble(index.ensemble())
     return place
 

@@ -321,10 +321,7 @@ def send(process: subprocess.Popen[str], **message: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "interrupted"])
-def test_a_process_speaks_over_its_standard_streams_until_it_is_ended(
-    named_index,
-    how,
-):
+def test_a_process_speaks_over_its_standard_streams_until_it_is_ended(named_index, how):
     process = started(named_index)
     answer = json.loads(process.stdout.readline())
     assert answer["result"]["serverInfo"]["name"] == "surprise-rerank"

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from helpers.files import write_vectors
 
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 import httpx
-import numpy as np
 from click.testing import CliRunner
 from helpers.serving import wait_until
 
@@ -80,11 +80,7 @@ class Server:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Word vectors, which load at once."""
-    path = tmp_path_factory.mktemp("model") / "vectors.txt"
-    rows = np.random.default_rng(0).normal(size=(len(WORDS), 16))
-    lines = [f"{word} {' '.join(f'{x:.4f}' for x in row)}" for word, row in zip(WORDS, rows, strict=True)]
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_vectors(tmp_path_factory.mktemp("model") / "vectors.txt", WORDS, 16)
 
 
 @pytest.fixture(scope="module")

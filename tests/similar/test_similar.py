@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.files import write_vectors
 from helpers.programs import exit_code
 
 pytest.importorskip("pyarrow")
@@ -56,10 +57,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
 
 
 def word_file(folder: Path) -> Path:
-    rng = np.random.default_rng(2)
-    path = folder / "words.txt"
-    path.write_text("".join(f"{w} {' '.join(f'{v:.4f}' for v in rng.normal(size=12))}\n" for w in WORDS))
-    return path
+    return write_vectors(folder / "words.txt", WORDS, 12)
 
 
 # The exact search.

@@ -71,7 +71,8 @@ Shell completion (bash; zsh and fish likewise):
     "--baseline",
     metavar="SYSTEM",
     default=DEFAULTS.baseline,
-    help="The system that the others are compared with, by a paired randomisation test.",
+    help="The system, or the run of `--set runs=`, that the others are compared with, by a paired "
+    "randomisation test.",
 )
 @click.option(
     "--run-dir",

@@ -44,6 +44,7 @@ def enrich(
     """Add what a collection of LangChain, LlamaIndex, Haystack or your own ranks better with.
 
     What is added lies in a collection NAME.surprise beside it. Run it again after changes or interruptions.
+    Where --config names the model of the dense vectors, a background is measured, too.
     """
     from surprise_rerank.connectors.attached.opening import CollectionConfig
 

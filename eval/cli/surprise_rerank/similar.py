@@ -73,7 +73,11 @@ class SimilarOptions:
     default="surprise",
     help="What ranks; dynamax compares the 100 most surprising neighbours token by token.",
 )
-@click.option("--groups", type=NEW_FILE, help="Write groups of near-duplicates, too.")
+@click.option(
+    "--groups",
+    type=NEW_FILE,
+    help="Write groups of near-duplicates, too: of a cosine of .95 or more (--set duplicate=).",
+)
 @click.option(
     "--against",
     metavar="SOURCE",

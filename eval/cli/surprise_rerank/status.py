@@ -90,7 +90,7 @@ def _checked(location: Location) -> list[tuple[str, str]]:
             "leave --check out"
         )
     size = check_files(Path(location.folder))
-    return [("files", f"{size / 2**20:.1f} MiB, all as they were written" if size else "not closed yet")]
+    return [("files", "all as they were written" if size else "not closed yet")]
 
 
 def _report(
