@@ -284,7 +284,7 @@ def test_without_a_model_of_questions_it_is_enriched_and_has_no_background(local
     local.make(WordEncoder())
     with Collection.attach(local.client, local.name, token_encoder=WordEncoder()) as collection:
         assert collection.enrich().added == len(TEXTS)
-        assert collection.sync().enriched == 0
+        assert collection.sync().added == 0
         assert not collection.backgrounds()
 
 
