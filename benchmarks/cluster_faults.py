@@ -34,7 +34,7 @@ from served import drop
 
 from surprise_rerank import Document, Query
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions
-from surprise_rerank.connectors.qdrant.location import RetryPolicy
+from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.errors import SurpriseRerankError
@@ -110,8 +110,9 @@ def documents(part: int, count: int) -> list[Document]:
 def opened(urls: Sequence[str], patience: float = 300.0, **more: Any) -> DocumentIndex:
     """The index."""
     encoder = FunctionEncoder(embed, name="hashes", dimension=_DIMENSION, batch=512)
-    place = {"url": list(urls), "collection": _COLLECTION, "retries": RetryPolicy(time_limit=patience)}
-    return DocumentIndex.open(None, encoder, options=_OPTIONS, **place, **more)  # type: ignore[arg-type]
+    retries = RetryPolicy(time_limit=patience)
+    place = Location(url=list(urls), collection=_COLLECTION, retries=retries)
+    return DocumentIndex.open(place, encoder, options=_OPTIONS, **more)
 
 
 def answer(index: DocumentIndex, query: Query) -> Answer:

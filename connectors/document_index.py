@@ -8,63 +8,45 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from qdrant_client import models
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.progress import Terminal, total_of
-from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.languages import language_of
-from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
+from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, StatisticsRecord
-from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
-    BM25,
-    DENSE,
-    ID,
-    METADATA,
     PASSAGES,
-    PointId,
 )
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
-from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
-from surprise_rerank.connectors.qdrant.search.searched import Words
-from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.opening import (
     check_new,
-    location_of,
     new_version,
     open_storage,
 )
 from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, PointMaker, SyncReport
 from surprise_rerank.connectors.qdrant.writing.inventory import no_documents, require_nothing_lost
-from surprise_rerank.connectors.qdrant.writing.kept_terms import KeptTerms, PointWriter
+from surprise_rerank.connectors.qdrant.writing.kept_terms import PointWriter, changing_points
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
-from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
-from surprise_rerank.connectors.ranked import RankedCollection
+from surprise_rerank.connectors.stored_index import StoredIndex
 from surprise_rerank.connectors.systems.backgrounds import kept_by_unit, look_after_backgrounds, measure_again
 from surprise_rerank.core.process import NeverCopied, PerProcess
-from surprise_rerank.core.terms import TermArray
-from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.encoders.paired import paired_encoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
-
-if TYPE_CHECKING:  # which needs torch
-    from surprise_rerank.rerank.surprise import SurpriseReranker
 
 Index = TypeVar("Index", bound="DocumentIndex")
 # The indexes that are alive in this process: a folder that one of them changes cannot be opened again.
@@ -73,7 +55,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOOKED_UP = 1000  # documents in a request
-_FEWEST = 32  # documents of a sample, where each has many passages
 
 
 def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
@@ -87,7 +68,7 @@ def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatena
     return changed
 
 
-class DocumentIndex(NeverCopied, RankedCollection):
+class DocumentIndex(NeverCopied, StoredIndex):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
@@ -97,50 +78,28 @@ class DocumentIndex(NeverCopied, RankedCollection):
         is_closed: whether `close` was called.
     """
 
-    id_key = ID
-    metadata_key = METADATA
-    storage: Storage
-
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
-        self._use(storage)
-        self._encoder = encoder
+        super().__init__(storage, encoder)
         _opened.add(self)
-        self._statistics: Statistics | None = None
-        self._terms = KeptTerms(storage)
-        self._density: float | None = None
-        self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
         self.changing = PerProcess(threading.RLock)
-
-    def _use(self, storage: Storage) -> None:
-        self.storage = self.files = storage
-        self.engine, self.where = storage.engine.kind, storage.where
-        self.model, self.fingerprint = storage.manifest.model, storage.manifest.fingerprint
 
     @classmethod
     def open(
         cls,
-        location: Location | str | os.PathLike[str] | None,
+        location: Location | str | os.PathLike[str],
         encoder: object | None,
         *,
         token_encoder: object | None = None,
         options: IndexOptions | None = None,
-        collection: str = "documents",
-        url: str | Sequence[str] | None = None,
-        api_key: str | None = None,
-        prefer_grpc: bool = False,
-        grpc_port: int | None = None,
-        timeout: float = 60.0,
-        retries: RetryPolicy = DEFAULT_RETRIES,
         collection_settings: Mapping[str, Any] | None = None,
     ) -> Self:
         """Open an index, or make an empty one.
 
         The location is a folder, `:memory:`, a server's collection as http://localhost:6333/papers, or a
-        `Location`, whose parts the arguments from collection to retries are. None as encoder opens an index
-        that exists; a token_encoder gives the token vectors in place of an API's model. Options, and
-        collection_settings for `QdrantClient.create_collection`, are of a new index; one that exists must
-        have them.
+        `Location`, which has more to say of a server. None as encoder opens an index that exists; a
+        token_encoder gives the token vectors in place of an API's model. Options, and collection_settings
+        for `QdrantClient.create_collection`, are of a new index; one that exists must have them.
 
         Raises:
             StoreError: if the folder or server cannot be used.
@@ -150,86 +109,18 @@ class DocumentIndex(NeverCopied, RankedCollection):
         check_new(options, collection_settings)
         model = paired_encoder(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
-        parts = (api_key, prefer_grpc, grpc_port, timeout, retries)
-        where = location_of(location, url, collection, *parts)
-        return cls(open_storage(where, expected, options, collection_settings or {}), model)
+        return cls(open_storage(Location.of(location), expected, options, collection_settings or {}), model)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.storage.location.folder == MEMORY:
             raise StoreError("an index in memory cannot be pickled; open it in a folder or on a server")
         return _opened_again, (type(self), self.storage.location, self._encoder)
 
-    def close(self) -> None:
-        """Write what is pending; close files and connections, and release locks."""
-        self.is_closed = True
-        self.storage.close()
-
-    @property
-    def language(self) -> str:
-        """The language of the documents' words."""
-        return (self._words or Bm25()).language
-
-    @property
-    def ensemble_version(self) -> str:
-        """What tells apart the ensembles that its documents carry moments of."""
-        record = self.manifest.statistics
-        return "" if record is None else record.version
-
-    @property
-    def manifest(self) -> Manifest:
-        """The model and the options that the index was made with."""
-        return self.storage.manifest
-
-    @property
-    def layout(self) -> VectorLayout:
-        """The vectors, and how they are compared."""
-        return VectorLayout.of(self.manifest)
-
-    @property
-    def default_system(self) -> str:
-        """The best system that the index stores enough for: `auto` needs token vectors or words."""
-        return "auto" if self.has_tokens or self.manifest.options.bm25 is not None else "cosine"
-
-    def remedy(self, what: str) -> str:
-        """Return what a user can do where there are no `words` or no `token vectors`."""
-        setting = "bm25" if what == "words" else "tokens"
-        return f"make the index again with 'surprise-rerank index --rebuild --set {setting}=yes'"
-
-    @property
-    def encoder(self) -> Encoder:
-        """The model of its vectors.
-
-        Raises:
-            StoreError: if the index was opened without one.
-        """
-        if self._encoder is None:
-            model = f"load_encoder({self.manifest.model!r})"
-            raise StoreError(f"{self.storage.where} was opened without an encoder; open it with {model}")
-        return self._encoder
-
     def use_encoder(self, encoder: Encoder) -> None:
         """Encode questions by this model from now on; an IndexMismatchError if it is not the index's."""
         model = as_encoder(encoder)
         self.manifest.check(Manifest.of(model), self.where)
         self._encoder = model
-
-    @property
-    def pools(self) -> IndexPools:
-        """Candidates from requests to the engine; what retrievers are made of."""
-        if self._density is None:
-            points = self.storage.engine.count() if self.manifest.options.passages else 0
-            self._density = points / max(len(self), 1) if points else 1.0
-        return IndexPools(self.storage, self._density)
-
-    @property
-    def words(self) -> Words | None:
-        """BM25's sparse vectors; None where none are stored."""
-        if self.manifest.options.bm25 is None:
-            return None
-        return Words(BM25, self._weighted, self._statistics_of)
-
-    def __len__(self) -> int:
-        return self.storage.engine.count(IndexPools(self.storage, 1.0).firsts())
 
     @_exclusive
     def sync(
@@ -298,19 +189,6 @@ class DocumentIndex(NeverCopied, RankedCollection):
                 delete_documents(points, [(r.payload[key], r.payload.get(PASSAGES, 1)) for r in part])
         return removed
 
-    def ids(
-        self,
-        *,
-        filter: models.Filter | None = None,  # noqa: A002 - as searches have it
-        tenant: str | None = None,
-    ) -> Iterator[str]:
-        """Return the ids of all documents, or of those that a filter lets through, always in the same order.
-
-        A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
-        """
-        pools, fields = IndexPools(self.storage, 1.0, tenant), (ID, self.manifest.options.key_field)
-        return chain.from_iterable(pools.names([r]).values() for r in pools.first_points(fields, filter))
-
     @_exclusive
     def purge(self) -> None:
         """Take texts that were deleted or replaced out of an index's files now, not when it is closed.
@@ -366,9 +244,8 @@ class DocumentIndex(NeverCopied, RankedCollection):
             version.close()
             raise
         before = self.storage
-        self._use(version)
-        self._encoder, self._statistics, self._density = model, successor._statistics, None
-        self._terms = successor._terms
+        self._encoder = model
+        self._use(version, successor._terms, successor._statistics)
         try:
             before.release()
         finally:
@@ -412,68 +289,6 @@ class DocumentIndex(NeverCopied, RankedCollection):
             version.drop_others()
         return report
 
-    @property
-    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
-        """The reader of documents by their ids; see `SearchedCollection.documents`."""
-        return self.pools.documents
-
-    def ensemble(self, sample_size: int = 4096) -> Ensemble:
-        """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
-        batches = (self.layout.dense_of(page)[0] for page in self.storage.engine.scroll((), (DENSE,)))
-        return Ensemble.from_batches(batches, sample_size=sample_size, model=self.manifest.model)
-
-    def sample_ids(self, size: int) -> tuple[str, ...]:
-        """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
-        records = self.storage.engine.smallest(border.count("size", size), (self.manifest.options.key_field,))
-        return tuple(self.pools.names(records).values())
-
-    def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
-        """A uniform sample with these fields; see `SearchedCollection.sample`."""
-        border.choices("fields", fields, get_args(Field))
-        most = max(_FEWEST, round(border.count("size", size) / self.pools.density))
-        return self.fetch(self.sample_ids(size)[:most], fields, skip_missing=True)
-
-    def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
-        """Ids and token vectors of a uniform sample: the smallest point ids, which are hashes."""
-        engine, fields = self.storage.engine, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
-        points = [record.id for record in engine.smallest(border.count("size", size), ())]
-        names = self.pools.vectors_of(frozenset({"tokens"}))
-        stored = {record.id: record for record in engine.retrieve(points, fields, names)}
-        records = [stored[point] for point in points if point in stored]
-        return tuple(map(self.pools.key, records)), self.layout.tokens_of(records)
-
-    def surprise_reranker(self) -> SurpriseReranker:
-        """Return the re-ranker of given documents by surprise, from stored moments where there are some."""
-        return statistics.surprise_reranker(self.statistics(), self.ensemble)
-
-    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
-        """The candidates and their points."""
-        return pool, self.pools.points_of(pool)
-
-    def term_statistics(self) -> TermStatistics:
-        """Return what every term weighs over all documents, or passages; see `KeptTerms`.
-
-        Raises:
-            DataError: if the index stores no sparse vectors.
-        """
-        if self.manifest.options.bm25 is None:
-            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
-        return self._terms.statistics()
-
-    def _statistics_of(self, terms: TermArray) -> TermStatistics:
-        """What some terms weigh; no others are read."""
-        return self._terms.statistics(terms)
-
-    def _weighted(self, question: str) -> SparseVector:
-        """A question's words with their weights."""
-        words = (self._words or Bm25()).query(question)
-        return self._statistics_of(words.indices).weighted(words) if len(words.indices) else words
-
-    @property
-    def _words(self) -> Bm25 | None:
-        """The settings of words; another process may have found the language of an index that was empty."""
-        return (self.manifest if self.manifest.language else self.storage.reload()).words
-
     def _settle_words(self, documents: Sequence[Document]) -> Bm25 | None:
         """The settings of words, whose language the first documents decide, where nobody named it."""
         words = self._words
@@ -484,17 +299,8 @@ class DocumentIndex(NeverCopied, RankedCollection):
         return self.manifest.words
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:
-        counts = self.manifest.options.bm25 is not None
-        return self._terms.changing() if counts else nullcontext(PointWriter(self.storage.engine, None))
-
-    def statistics(self) -> Statistics | None:
-        """The statistics that the documents carry; None where no ensemble was set."""
-        record = self.manifest.statistics
-        if record is None:
-            return None
-        if self._statistics is None or self._statistics.record != record:
-            self._statistics = statistics.load(self.storage, record, self.manifest.model)
-        return self._statistics
+        kept = None if self.manifest.options.bm25 is None else self._terms
+        return changing_points(self.storage.engine, kept)
 
     @_exclusive
     def set_ensemble(
@@ -520,7 +326,9 @@ class DocumentIndex(NeverCopied, RankedCollection):
         border.share("shrink_mean", shrink_mean)
         border.share("shrink_deviation", shrink_deviation)
         border.flags(show_progress=show_progress)
-        statistics.require_same_space(ensemble, self.manifest, self.storage.where)
+        statistics.require_model(ensemble, self.manifest.model, self.where)
+        advice = "encode both with one model"
+        border.equal("the ensemble's dimension", ensemble.dimension, self.manifest.dimension, advice)
         documents = self.ensemble() if shrink_mean or shrink_deviation else None
         shrinks = {"shrink_mean": shrink_mean, "shrink_deviation": shrink_deviation}
         statistics.set_latest(self.storage, Statistics.of(ensemble, source, documents=documents, **shrinks))
@@ -565,16 +373,6 @@ class DocumentIndex(NeverCopied, RankedCollection):
         if record is None:
             raise IndexMismatchError(f"{self.storage.where} has no ensemble yet; set one with set_ensemble")
         return statistics.load(self.storage, record, self.manifest.model), record
-
-    def status(self) -> CollectionStatus:
-        """Report what the index holds, and how far its statistics are behind its ensemble."""
-        latest = self.manifest.latest
-        behind = 0 if latest is None else statistics.documents_behind(self.storage, latest)
-        return self._status_of(self.storage.engine.count(), manifest=self.manifest, behind=behind)
-
-    def placement(self) -> Placement | None:
-        """How the points are spread over the nodes of a server; None where the index is on this machine."""
-        return self.storage.engine.placement()
 
 
 def _opened_again(kind: type[DocumentIndex], location: Location, encoder: Encoder | None) -> DocumentIndex:

@@ -14,7 +14,7 @@ from surprise_rerank.answers import SearchOptions, SearchSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, LexicalIndex, with_words
 from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, narrowable
-from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, PointId, to_document
+from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, to_document
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, PassagePools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
@@ -270,10 +270,6 @@ class StoredPassages(_View):
     def __len__(self) -> int:
         return len(self._whole)
 
-    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
-        """The candidates and their points."""
-        return pool, self.pools.points_of(pool)
-
     def of_tenant(self, tenant: str) -> RankedCollection:
         """The passages of one tenant's documents; see `SearchedCollection.of_tenant`."""
         return StoredPassages(self._whole.of_tenant(tenant))
@@ -332,10 +328,6 @@ class TenantDocuments(_View):
         """A uniform sample of so many of the tenant's documents, the same in every run."""
         records = self.storage.engine.smallest(size, DOCUMENT_FIELDS, self.pools.firsts())
         return tuple(to_document(record.payload) for record in records)
-
-    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
-        """The candidates and their points."""
-        return pool, self.pools.points_of(pool)
 
     def of_tenant(self, tenant: str) -> TenantDocuments:
         """Return a tenant's documents of those of all; a DataError for those of another tenant."""

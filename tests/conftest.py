@@ -139,9 +139,8 @@ def open_index(
     url = server_url()
     collection = f"test-{uuid.uuid4()}"
     with cleaned(url, collection):
-        yield lambda encoder, **more: DocumentIndex.open(
-            None, encoder, url=url, collection=collection, prefer_grpc=kind.endswith("gRPC"), **more
-        )
+        place = Location(url=url, collection=collection, prefer_grpc=kind.endswith("gRPC"))
+        yield lambda encoder, **more: DocumentIndex.open(place, encoder, **more)
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
@@ -16,15 +14,10 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.attached.enrichment import (
     SUFFIX,
-    TOKENS,
     TRIED,
-    WORD_STATISTICS,
-    WORDS,
     EnrichCost,
     Enricher,
     Enrichment,
-    EnrichmentRecord,
-    EnrichReport,
     behind,
 )
 from surprise_rerank.connectors.attached.finding import (
@@ -41,11 +34,10 @@ from surprise_rerank.connectors.attached.kept import KeptFiles, files_name, file
 from surprise_rerank.connectors.attached.layouts import (
     PayloadLayout,
     find_layout,
-    is_random,
-    point_id,
 )
 from surprise_rerank.connectors.attached.neighbours import texts_around
 from surprise_rerank.connectors.attached.pools import ForeignPools
+from surprise_rerank.connectors.attached.statistics import CountedStatistics
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.connections import (
@@ -61,16 +53,16 @@ from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of, st
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
-from surprise_rerank.connectors.qdrant.schema import PointId
+from surprise_rerank.connectors.qdrant.schema import BESIDE
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
-from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
-from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
+from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds
 from surprise_rerank.core.arrays import is_linear
-from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_secret
+from surprise_rerank.core.process import NeverCopied, require_no_secret
 from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, token_dimension
@@ -83,14 +75,6 @@ from surprise_rerank.surprise.ensemble import Ensemble
 Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
 
 _QUESTIONS = "ensemble.npz"  # that were set
-_VECTORS = "vectors.npz"
-# A mean or deviation of which a twentieth is of other vectors changes by less than its own error of a sample.
-_STALE = 0.05
-_PAGE = 10_000  # ids in a request
-_TERMS_PAGE = 2000  # points with sparse vectors
-_MEMBERS = 4096  # vectors that are kept, for similarities without exact moments
-_BYTES, _NUMBER = 8 * 2**20, 12  # of a page of vectors, as JSON, and of a number in it
-_PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 
 
 class Collection(NeverCopied, RankedCollection):
@@ -123,11 +107,7 @@ class Collection(NeverCopied, RankedCollection):
         self.id_key, self.metadata_key = payloads.id_path, payloads.metadata
         self._notes: tuple[str, ...] = ()
         self.enriched = self._found_enriched()
-        self._counted: dict[str, Ensemble | TermStatistics] = {}
-        self._samples: dict[int, tuple[str, ...]] = {}
-        self._added: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
-        self._looked = 0.0
-        self._lock = PerProcess(threading.RLock)
+        self._counted = CountedStatistics(points, vectors, files, self.model)
 
     @classmethod
     def attach(
@@ -227,7 +207,7 @@ class Collection(NeverCopied, RankedCollection):
         words: bool | Bm25 = True,
         dry_run: bool = False,
         show_progress: bool = False,
-    ) -> EnrichReport | EnrichCost:
+    ) -> SyncReport | EnrichCost:
         """Add what rankings are better with, in a collection `NAME.surprise` beside it, or update it.
 
         That is token vectors of the documents, and sparse vectors of their words by Qdrant's BM25. A dry run
@@ -245,20 +225,19 @@ class Collection(NeverCopied, RankedCollection):
         enricher = self._enricher(tokens, settings and self._in_language(settings))
         if dry_run:
             return enricher.cost(self.sample_documents(TRIED))
-        report = self._run(enricher, show_progress)
+        report = self._run(enricher, show_progress, lambda changed: nullcontext())
         if self._encoder is not None:  # a background's questions are encoded
             look_after_backgrounds(self, show_progress=show_progress)
         return report
 
-    def sync(self, *, show_progress: bool = False) -> EnrichReport:
+    def sync(self, *, show_progress: bool = False) -> SyncReport:
         """Bring the statistics and what `enrich` added up to date with the collection."""
         border.flags(show_progress=show_progress)
         self.refresh()
-        record, report = self.enriched.record, EnrichReport()
+        record, report = self.enriched.record, SyncReport()
         if record is not None:
             enricher = self._enricher(bool(record.model), record.words)
-            with self.counting_changes(enricher.changed.total):
-                report = self._run(enricher, show_progress)
+            report = self._run(enricher, show_progress, self.counting_changes)
         if self._encoder is not None:  # a background's questions are encoded
             look_after_backgrounds(self, show_progress=show_progress)
         return report
@@ -307,7 +286,7 @@ class Collection(NeverCopied, RankedCollection):
         """What surprise is measured against: questions that were set, or the collection's own vectors."""
         content = self.files.read_file(_QUESTIONS)
         if content is None:
-            return self.own_ensemble()
+            return self._counted.ensemble()
         ensemble = Ensemble.from_bytes(content, f"{self.where}: {_QUESTIONS}")
         if ensemble.dimension != self.vectors.size or self.model not in ("", ensemble.model):
             raise DataError(
@@ -317,21 +296,13 @@ class Collection(NeverCopied, RankedCollection):
             )
         return ensemble
 
-    def own_ensemble(self) -> Ensemble:
-        """The ensemble of the collection's own vectors, counted in one scroll where none is kept."""
-        return cast(Ensemble, self._statistics(_VECTORS))
-
     def refresh(self) -> None:
         """Count the statistics that are kept again; others are counted when they are first needed."""
-        with self._lock.get():
-            self._samples = {}
-            names = (_VECTORS, self._terms_file)
-            kept = [name for name in names if self.files.read_file(name) is not None]
-            self._counted = {name: self._count(name) for name in kept}
+        self._counted.refresh()
 
     def reload(self) -> None:
         """Find what was added, or taken away, meanwhile."""
-        self.enriched, self._added = self._found_enriched(), None
+        self.enriched = self._found_enriched()
 
     # What `SearchedCollection` asks for
 
@@ -343,7 +314,7 @@ class Collection(NeverCopied, RankedCollection):
             return self.vectors
         return replace(
             self.vectors,
-            tokens=TOKENS,
+            tokens=BESIDE.tokens,
             token_size=record.token_dimension,
             token_cosines=True,
             token_fields=TOKEN_FIELDS,
@@ -364,13 +335,13 @@ class Collection(NeverCopied, RankedCollection):
         """The words of documents: those that were added, or the collection's own sparse vectors."""
         vectors = self.vectors
         if self.enriched.words is not None:
-            return Words(WORDS, self._weighted, lambda terms: self.added_terms(), kind="words")
+            return Words(BESIDE.words, self._weighted, self.enriched.terms.statistics, kind="words")
         if self._sparse is None or vectors.sparse is None:
             return None
         return Words(
             vectors.sparse,
             self._sparse,
-            lambda terms: cast(TermStatistics, self._statistics(self._terms_file)),
+            lambda terms: self._counted.terms(),
             vectors.idf,
             kind="words",
             counts=vectors.idf,
@@ -426,111 +397,29 @@ class Collection(NeverCopied, RankedCollection):
         """A sample of so many documents, the same for the same points; see `SearchedCollection.sample`."""
         border.count("size", size)
         border.choices("fields", fields, get_args(Field))
-        with self._lock.get():
-            if size not in self._samples:
-                self._samples[size] = self._sampled(size)
-            points = self._samples[size]
-        return self.pools.of_points([point_id(name) for name in points], fields)
-
-    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
-        """Return the candidates whose documents still exist, and their points."""
-        points = self.pools.points_of(pool.ids)
-        kept = {i: point for i, name in enumerate(pool.ids) if (point := points[name]) is not None}
-        return pool.take(list(kept)), list(kept.values())
+        return self.pools.of_points(self._counted.sample(size), fields)
 
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
         """What a reader of a ranking by added words must know: of how many documents they are out of date."""
-        pool, points = self.still_stored(pool)
+        pool, points = self.pools.still_stored(pool)
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
         request = self.enriched.request(points, tokens=False)
         records = self.pools.answered({"added": request})["added"]
         return behind([str(point) for point in points], pool.documents, records)
 
-    # Statistics
-
-    def added_terms(self) -> TermStatistics:
-        """What every term weighs over the words that were added, as the last run has counted them."""
-        files = self.enriched.files
-        with self._lock.get():
-            if self._added is None or time.monotonic() > self._looked + _PATIENCE:
-                if self._added is None or not files.holds(WORD_STATISTICS, self._added[0]):
-                    content = files.read_file(WORD_STATISTICS)
-                    if content is None:
-                        raise DataError(
-                            f"{self.where}: the statistics of the words that were added are gone; run sync "
-                            "(surprise-rerank enrich)"
-                        )
-                    self._added = digest_of(content), TermStatistics.from_bytes(content)
-                self._looked = time.monotonic()
-            return self._added[1]
-
     def _weighted(self, text: str) -> SparseVector:
         """A question's words with their weights over those that were added."""
         assert self.enriched.words is not None
-        return self.added_terms().weighted(self.enriched.words.query(text))
-
-    @property
-    def _terms_file(self) -> str:
-        return f"terms-{digest_of((self.vectors.sparse or '').encode())[:8]}.npz"
-
-    def _statistics(self, name: str) -> Ensemble | TermStatistics:
-        """The statistics of a file; counted in one scroll where none are kept that fit."""
-        with self._lock.get():
-            if name not in self._counted:
-                self._counted[name] = self._kept(name) or self._count(name)
-            return self._counted[name]
-
-    def _kept(self, name: str) -> Ensemble | TermStatistics | None:
-        content, points = self.files.read_file(name), len(self)
-        if content is None:
-            return None
-        if name != _VECTORS:
-            terms = TermStatistics.from_bytes(content)
-            return terms if abs(terms.points - points) <= _STALE * points else None
-        ensemble, vectors = Ensemble.from_bytes(content, f"{self.where}: {name}"), self.vectors
-        is_same = self.model in ("", ensemble.model) or not ensemble.model
-        is_alike = (ensemble.dimension, ensemble.similarity) == (vectors.size, vectors.similarity)
-        return ensemble if is_same and is_alike and abs(ensemble.count - points) <= _STALE * points else None
-
-    def _count(self, name: str) -> Ensemble | TermStatistics:
-        """Count the statistics of a file in one scroll, and keep them."""
-        counted: Ensemble | TermStatistics
-        if name == _VECTORS:
-            counted = self._counted_vectors()
-        else:
-            vector = self.vectors.sparse or ""
-            pages = self.points.scroll((), (vector,), batch=_TERMS_PAGE)
-            counted = TermStatistics.counted(pages, vector)
-        self.files.write_file(name, counted.to_bytes())
-        return counted
-
-    def _counted_vectors(self) -> Ensemble:
-        vectors = self.vectors
-        ensemble = Ensemble.empty(
-            vectors.size, sample_size=_MEMBERS, model=self.model, similarity=vectors.similarity
-        )
-        for page in self.points.scroll(
-            (), (vectors.dense,), batch=max(1, min(_PAGE, _BYTES // (_NUMBER * vectors.size)))
-        ):
-            ensemble = ensemble.update(vectors.dense_of(page)[0])
-        return ensemble
-
-    def _sampled(self, size: int) -> tuple[str, ...]:
-        """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""
-        first = next(iter(self.points.scroll((), batch=min(size, 256))), [])
-        if self.engine == "server" and all(is_random(record.id) for record in first):
-            page = next(iter(self.points.scroll((), batch=size)), [])
-            return tuple(record.id for record in page)
-        ids = [record.id for page in self.points.scroll((), batch=_PAGE) for record in page]
-        return tuple(sorted(ids, key=lambda name: uuid.uuid5(uuid.NAMESPACE_OID, name).int)[:size])
+        words = self.enriched.words.query(text)
+        return self.enriched.terms.statistics(words.indices).weighted(words) if len(words.indices) else words
 
     # What was added
 
     def _found_enriched(self) -> Enrichment:
         name, open_engine = self.points.collection, self._connection.engine
         files = CollectionFiles(open_engine(files_name(name)), self.points.spread)
-        enriched = Enrichment(open_engine(name + SUFFIX), files, EnrichmentRecord.read(files, self.where))
+        enriched = Enrichment.of(open_engine(name + SUFFIX), files, self.where)
         if enriched.has_tokens and self.token_encoder is not None:
             enriched.check(self.token_encoder, self.where)
         return enriched
@@ -554,13 +443,18 @@ class Collection(NeverCopied, RankedCollection):
         sample = self.sample_documents(SAMPLED)
         return replace(words, language=stems_of(language_of([document.content for document in sample])))
 
-    def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
-        with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:
-            try:
-                report = enricher.run(advance)
-            except IndexingError:  # of single documents: all others can be read now
-                self.reload()
-                raise
+    def _run(
+        self,
+        enricher: Enricher,
+        show_progress: bool,
+        counting: Callable[[Callable[[], int]], AbstractContextManager[None]],
+    ) -> SyncReport:
+        try:
+            with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as work:
+                report = enricher.run(work, counting)
+        except IndexingError:  # of single documents: all others can be read now
+            self.reload()
+            raise
         self.reload()
         return report
 

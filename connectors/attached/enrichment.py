@@ -9,54 +9,34 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.layouts import PayloadLayout, point_id
+from surprise_rerank.connectors.attached.layouts import PayloadLayout
+from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, token_params
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.multivectors import (
-    TOKEN_FIELDS,
-    document_vectors,
-    token_payload,
-)
-from surprise_rerank.connectors.qdrant.schema import (
-    HASH,
-    Payload,
-    Point,
-    PointId,
-    Record,
-    StoredVector,
-)
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
+from surprise_rerank.connectors.qdrant.schema import BESIDE, HASH, Point, PointId, Record
 from surprise_rerank.connectors.qdrant.search.queries import by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
-from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.connectors.qdrant.writing.writer import (
-    UPSERT_BYTES,
-    UPSERT_POINTS,
-    too_large_to_store,
-    upsert_in_halves,
-)
-from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.tokens import pooled_tokens
+from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, PointMaker, SyncReport
+from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, changing_points
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
+from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.errors import DataError, IndexMismatchError
 
 RECORD = "enriched.json"
-WORD_STATISTICS = "words.npz"
-# No names that a collection of somebody else has: a request goes to where its vector is.
-WORDS, TOKENS = "surprise_words", "surprise_tokens"
 SUFFIX = ".surprise"
 
-_ABSENT = {"token_count": 0, "token_shape": ""}
-_SCHEMA = 5  # of the record; no other one is read
+_SCHEMA = 6  # of the record; no other one is read
 _MARK = {"surprise-rerank": "beside"}  # metadata of a collection that was made here
-_PAGE = 256  # points that are read, encoded and written together
+_PAGE = 256  # points that are read together
 TRIED = 32  # documents that a dry run encodes, for its estimate
 
 
@@ -111,7 +91,14 @@ class Enrichment:
 
     points: ClientEngine  # the collection that has it
     files: CollectionFiles  # of the collection beside
-    record: EnrichmentRecord | None = None  # what was added; None for nothing
+    record: EnrichmentRecord | None  # what was added; None for nothing
+    terms: KeptTerms  # of the words that were added
+
+    @classmethod
+    def of(cls, points: ClientEngine, files: CollectionFiles, where: str) -> Enrichment:
+        """Return what was added, as it is now."""
+        terms = KeptTerms(points, files, BESIDE.words, is_shared=True)
+        return cls(points, files, EnrichmentRecord.read(files, where), terms)
 
     @property
     def has_tokens(self) -> bool:
@@ -137,12 +124,8 @@ class Enrichment:
 
     def request(self, points: Sequence[PointId], *, tokens: bool = True) -> models.QueryRequest:
         """A request for what was added to points: the hashes of their texts, and token vectors."""
-        return by_id(points, (HASH, *TOKEN_FIELDS), (TOKENS,)) if tokens else by_id(points, (HASH,), (WORDS,))
-
-    def token_records(self, points: Sequence[str], records: Sequence[Record]) -> list[Record]:
-        """The points, of what was found by `request`, with the token vectors of none where they lack them."""
-        added = {record.id: record for record in records if TOKENS in record.vectors}
-        return [added.get(point) or Record(point, _ABSENT, {}) for point in points]
+        fields, vector = ((HASH, *TOKEN_FIELDS), BESIDE.tokens) if tokens else ((HASH,), BESIDE.words)
+        return by_id(points, fields, (vector,))
 
     def remove(self) -> bool:
         """Take away everything that was added; returns whether there was anything."""
@@ -151,7 +134,8 @@ class Enrichment:
             _require_ours(self.points)
             self.points.drop()
         if is_enriched:
-            for name in (WORD_STATISTICS, RECORD):  # the record last, so that an interrupted call goes on
+            self.files.delete_tables({""})
+            for name in (FILE, RECORD):  # the record last, so that an interrupted call goes on
                 self.files.delete_file(name)
         if self.files.kept.exists() and not self.files.kept.count():  # no questions or backgrounds either
             self.files.kept.drop()
@@ -173,22 +157,6 @@ def behind(
 
 
 @dataclass(frozen=True, slots=True)
-class EnrichReport:
-    """What a run did: the points that it enriched, that had everything, that are gone, and bytes, about."""
-
-    enriched: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    written: int = 0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.enriched} enriched, {self.unchanged} unchanged, {self.removed} removed, "
-            f"{self.written / 2**20:.1f} MiB written"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class EnrichCost:
     """What a run would cost, about: points, bytes, seconds of encoding, and the share of texts cut."""
 
@@ -207,15 +175,13 @@ class EnrichCost:
 
 @dataclass(frozen=True, slots=True)
 class Enricher:
-    """Brings what was added up to date."""
+    """Brings what was added up to date, by the writer of our own indexes."""
 
     points: ClientEngine  # of the collection
     payloads: PayloadLayout  # how points become documents
     enriched: Enrichment  # what was added before
     record: EnrichmentRecord  # what is to be there
     encoder: Encoder | None  # of the token vectors; None without them
-    changed: Counter[str] = field(default_factory=Counter)  # points that were enriched, or whose are removed
-    oversized: dict[str, str] = field(default_factory=dict)  # points that no request holds, with the reason
 
     @classmethod
     def planned(
@@ -246,53 +212,47 @@ class Enricher:
     def cost(self, documents: Sequence[Document]) -> EnrichCost:
         """What `run` would cost. Some documents are encoded for it, and nothing is written."""
         begun = time.perf_counter()
-        size = sum(_size(*parts) for parts in self._made(documents))
+        maker = self._maker()
+        pieces = [piece for (piece,) in maker.pieces([replace(d, id="0") for d in documents])]
+        size = sum(_size(point) for point in maker.points(pieces, maker.encoded(pieces)))
         seconds = time.perf_counter() - begun
         per, cut = max(len(documents), 1), 0.0
-        is_new = self.enriched.record is None
-        waiting = self.points.count() if is_new else sum(len(changed) for _, changed in self._waiting())
+        waiting = self.points.count() if self.enriched.record is None else self._waiting()
         if self.encoder is not None and self.encoder.window is not None and documents:
             spans = self.encoder.token_spans([document.content for document in documents])
             cut = sum(len(tokens) > self.encoder.window for tokens in spans) / len(documents)
         return EnrichCost(waiting, size * waiting // per, seconds * waiting / per, cut)
 
-    def run(self, advance: Callable[[int], None]) -> EnrichReport:
+    def run(
+        self, work: Advance, counting: Callable[[Callable[[], int]], AbstractContextManager[None]]
+    ) -> SyncReport:
         """Bring all points up to date; what is there already is left, so that an interrupted run goes on.
 
-        `advance` is called with the number of points of every finished part.
+        The work is told how many documents are done; `counting` is entered with what counts the changes.
 
         Raises:
             StoreError: if the collection beside cannot be written to; what was written before stays.
             IndexingError: if no request can hold a point; all others are enriched then.
             DataError: if that is somebody else's.
         """
+        beside, files, words = self.enriched.points, self.enriched.files, self.record.words
+        kept = None if words is None else self.enriched.terms
         # What is read for a change waits as long for a server that is away as the change itself.
-        with self.points.changing(), self.enriched.points.changing():
-            return self._run(advance)
+        with self.points.changing(), beside.changing():
+            self._prepare()
+            with changing_points(beside, kept) as points:
+                indexer = Indexer(beside, points, self._maker(), work, lambda _: words)
+                try:
+                    with counting(lambda: indexer.changed):
+                        return indexer.run(self._documents(), prune=True)
+                finally:
+                    if indexer.is_complete and not self.record.complete:
+                        files.write_file(RECORD, replace(self.record, complete=True).to_bytes())
 
-    def _run(self, advance: Callable[[int], None]) -> EnrichReport:
-        self._prepare()
-        unchanged = written = 0
-        seen: set[str] = set()
-        for page, changed in self._waiting():
-            seen.update(record.id for record in page)
-            refused_before = len(self.oversized)
-            written += self._write(changed)
-            self.changed["enriched"] += len(changed) - (len(self.oversized) - refused_before)
-            unchanged += len(page) - len(changed)
-            advance(len(page))
-        self.changed["removed"] = removed = self._remove_others(seen)
-        files, enriched = self.enriched.files, self.changed["enriched"]
-        if self.record.words is not None:
-            kept = files.read_file(WORD_STATISTICS)
-            counted = -1 if kept is None else TermStatistics.from_bytes(kept).points
-            if enriched or removed or counted != len(seen):
-                files.write_file(WORD_STATISTICS, self._word_statistics(seen).to_bytes())
-        if not self.record.complete:
-            files.write_file(RECORD, replace(self.record, complete=True).to_bytes())
-        if self.oversized:
-            raise too_large_to_store(self.oversized)
-        return EnrichReport(enriched, unchanged, removed, written)
+    def _maker(self) -> PointMaker:
+        words = self.record.words
+        options = IndexOptions(passages=None, tokens=self.encoder is not None, bm25=words)
+        return PointMaker(options, self.encoder, words=words, form=BESIDE)
 
     def _prepare(self) -> None:
         """Make the place. The record comes before it: what is there can be taken away, whatever happens."""
@@ -303,70 +263,25 @@ class Enricher:
         self.enriched.files.write_file(RECORD, self.record.to_bytes())
         if not is_there:
             d = self.record.token_dimension
-            tokens = {TOKENS: token_params(d, engine.token_numbers(d))} if self.record.model else {}
-            words = None if self.record.words is None else {WORDS: models.SparseVectorParams()}
+            tokens = {BESIDE.tokens: token_params(d, engine.token_numbers(d))} if self.record.model else {}
+            words = None if self.record.words is None else {BESIDE.words: models.SparseVectorParams()}
             spread = self.points.spread()
             engine.create_of(
                 tokens, spread, sparse_vectors_config=words, on_disk_payload=True, metadata=_MARK
             )
 
-    def _waiting(self) -> Iterator[tuple[list[Record], list[tuple[Record, Document]]]]:
-        """Pages of points, and those of them whose text is new or another."""
-        layout, target = self.payloads, self.enriched.points
-        is_there = target.exists()
-        for page in self.points.scroll(layout.text_fields(), batch=_PAGE):
-            ids = [point_id(record.id) for record in page]
-            stored = target.retrieve(ids, (HASH,)) if is_there else []
-            hashes = {record.id: record.payload.get(HASH) for record in stored}
-            documents = [(record, layout.document(record.id, record.payload)) for record in page]
-            yield page, [pair for pair in documents if hashes.get(pair[0].id) != pair[1].content_hash]
+    def _documents(self) -> Iterator[Document]:
+        """The collection's documents, whose ids are those of their points."""
+        for page in self.points.scroll(self.payloads.text_fields(), batch=_PAGE):
+            for record in page:
+                document = self.payloads.document(record.id, record.payload)
+                yield Document(record.id, document.text, document.title)
 
-    def _made(self, documents: Sequence[Document]) -> list[tuple[Payload, dict[str, StoredVector]]]:
-        """What points of documents get: payload keys, and vectors by name."""
-        parts: list[tuple[Payload, dict[str, StoredVector]]] = [
-            ({HASH: document.content_hash}, {}) for document in documents
-        ]
-        texts = [document.content for document in documents]
-        if self.encoder is not None and texts:
-            tokens = pooled_tokens(encode_documents(self.encoder, texts).require_tokens())
-            for i, (payload, vectors) in enumerate(parts):
-                payload.update(token_payload(tokens, i))
-                vectors[TOKENS] = document_vectors(tokens, i)
-        if self.record.words is not None:
-            for (_, vectors), sparse in zip(parts, self.record.words.documents(texts), strict=True):
-                if len(sparse.indices):
-                    vectors[WORDS] = sparse
-        return parts
-
-    def _write(self, todo: Sequence[tuple[Record, Document]]) -> int:
-        """Write what points lack, in requests of a bounded size; returns the bytes, about."""
-        parts = self._made([document for _, document in todo])
-        points = [
-            Point(point_id(record.id), vectors, payload)
-            for (record, _), (payload, vectors) in zip(todo, parts, strict=True)
-        ]
-        for batch in in_batches(points, lambda point: point.size, UPSERT_BYTES, UPSERT_POINTS):
-            refused = upsert_in_halves(self.enriched.points.upsert, batch)
-            self.oversized.update((str(point), reason) for point, reason in refused.items())
-        return sum(point.size for point in points)
-
-    def _remove_others(self, seen: set[str]) -> int:
-        """Remove what was added to points that are gone."""
-        pages = self.enriched.points.scroll((), batch=10_000)
-        others = [point_id(record.id) for page in pages for record in page if record.id not in seen]
-        # Another run may have enriched documents that were added behind this one.
-        present = {record.id for record in self.points.retrieve(others, ())}
-        gone = [point for point in others if str(point) not in present]
-        if gone:
-            self.enriched.points.delete(gone)
-        return len(gone)
-
-    def _word_statistics(self, seen: set[str]) -> TermStatistics:
-        """The statistics of the words of these points, in one scroll."""
-        pages = self.enriched.points.scroll((), (WORDS,), batch=2000)
-        return TermStatistics.counted(
-            ([record for record in page if record.id in seen] for page in pages), WORDS
-        )
+    def _waiting(self) -> int:
+        """How many documents have nothing added, or of an earlier text."""
+        pages = self.enriched.points.scroll((HASH,)) if self.enriched.points.exists() else ()
+        hashes = {record.id: record.payload[HASH] for page in pages for record in page}
+        return sum(hashes.get(document.id) != document.content_hash for document in self._documents())
 
 
 def _require_ours(engine: ClientEngine) -> None:
@@ -377,10 +292,10 @@ def _require_ours(engine: ClientEngine) -> None:
         )
 
 
-def _size(payload: Payload, vectors: Mapping[str, StoredVector]) -> int:
+def _size(point: Point) -> int:
     """Bytes that a point takes, about, as Qdrant stores it."""
     numbers = sum(
         8 * len(vector.indices) if isinstance(vector, SparseVector) else 2 * vector.size
-        for vector in vectors.values()
+        for vector in point.vectors.values()
     )
-    return numbers + sum(len(str(value)) for value in payload.values())
+    return numbers + sum(len(str(value)) for value in point.payload.values())

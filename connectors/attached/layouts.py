@@ -179,11 +179,6 @@ def selectors(key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((_quoted(key), _quoted(key.partition(".")[0]))))
 
 
-def point_id(name: str) -> PointId:
-    """The id of a point, from the string that stands for it."""
-    return int(name) if _is_number(name) else name
-
-
 def point_of(document_id: str) -> PointId | None:
     """The point that a document's id is, a number or a UUID in any spelling; None for anything else."""
     if _is_number(document_id):

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.layouts import NODE, Payload, PayloadLayout, node_of, point_id
+from surprise_rerank.connectors.attached.layouts import NODE, Payload, PayloadLayout, node_of
 from surprise_rerank.connectors.attached.pools import ForeignPools
+from surprise_rerank.connectors.qdrant.schema import given_point_id
 from surprise_rerank.documents import Document
 from surprise_rerank.rerank.grouping import TextsAround, parent_of
 
@@ -63,7 +64,7 @@ def _linked(pools: ForeignPools, documents: Mapping[str, Document], count: int) 
 
 
 def _payloads(pools: ForeignPools, points: Sequence[str]) -> dict[str, Payload]:
-    ids = [point_id(point) for point in dict.fromkeys(points)]
+    ids = [given_point_id(point) for point in dict.fromkeys(points)]
     records = pools.points.retrieve(ids, pools.payloads.text_fields()) if ids else []
     return {record.id: record.payload for record in records}
 

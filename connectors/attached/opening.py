@@ -57,7 +57,7 @@ def open_collection(
         IndexMismatchError: if it is another one, or the file names parts of an index of ours.
         DataError: if a collection of others does not say its model; as `Collection.attach`.
     """
-    place = location if isinstance(location, Location) else Location.at(location)
+    place = Location.of(location)
     border.optional(border.text, "model", model)
     border.optional(border.path, "config", config)
     border.flags(encodes=encodes)

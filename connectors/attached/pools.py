@@ -8,16 +8,16 @@ from dataclasses import replace
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
-from surprise_rerank.connectors.attached.enrichment import TOKENS, WORDS, Enrichment, behind
+from surprise_rerank.connectors.attached.enrichment import Enrichment, behind
 from surprise_rerank.connectors.attached.layouts import (
     PayloadLayout,
     haystack_point,
     one_id,
-    point_id,
     point_of,
 )
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
-from surprise_rerank.connectors.qdrant.schema import HASH, PointId, Record
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, TOKEN_SHAPE
+from surprise_rerank.connectors.qdrant.schema import BESIDE, HASH, PointId, Record, given_point_id
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search, not_stored
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -28,7 +28,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 )
 from surprise_rerank.core.arrays import Float64Array
 
-_ADDED = frozenset({WORDS, TOKENS})
+_ABSENT = {TOKEN_COUNT: 0, TOKEN_SHAPE: ""}
 _FILTERED = 4  # times as many are asked for, where a filter is on another collection
 
 
@@ -46,7 +46,7 @@ class ForeignPools(Pools):
         self, points: ClientEngine, layout: VectorLayout, payloads: PayloadLayout, enriched: Enrichment
     ) -> None:
         self.points, self.layout, self.payloads, self.enriched = points, layout, payloads, enriched
-        self.where, self.reads_added = points.where, layout.tokens == TOKENS
+        self.where, self.reads_added = points.where, layout.tokens == BESIDE.tokens
         self.marks = (HASH,) if self.reads_added else ()
 
     def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
@@ -122,7 +122,7 @@ class ForeignPools(Pools):
 
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Point -> its document's id, of those that are there."""
-        points = [point_id(record.id) for record in records]
+        points = [given_point_id(record.id) for record in records]
         stored = self.points.retrieve(points, self.payloads.id_fields)
         return {record.id: self.payloads.document_id(record.id, record.payload) for record in stored}
 
@@ -132,21 +132,17 @@ class ForeignPools(Pools):
 
     def among(self, keys: Sequence[str]) -> models.Filter:
         """A filter for these points."""
-        return models.Filter(must=[models.HasIdCondition(has_id=[point_id(key) for key in keys])])
-
-    def these(self, records: Sequence[Record]) -> models.Filter:
-        """A filter for these points."""
-        return self.among([record.id for record in records])
+        return models.Filter(must=[models.HasIdCondition(has_id=[given_point_id(key) for key in keys])])
 
     def is_apart(self, vector: str) -> bool:
         """Whether a vector was added beside the collection."""
-        return vector in _ADDED
+        return vector in (BESIDE.words, BESIDE.tokens)
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
         """Return the request for the vectors that were added to these points."""
         if not records or "tokens" not in fields or not self.reads_added:
             return {}
-        return {"added": self.enriched.request([point_id(record.id) for record in records])}
+        return {"added": self.enriched.request([given_point_id(record.id) for record in records])}
 
     def whole(
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
@@ -184,7 +180,10 @@ class ForeignPools(Pools):
         if "dense" in fields and layout.has_dense:
             pool = replace(pool, dense=layout.dense_of(records)[0])
         if "tokens" in fields:
-            stored = self.enriched.token_records(points, added) if self.reads_added else records
+            stored = records
+            if self.reads_added:  # none where a point lacks them
+                by_point = {record.id: record for record in added if BESIDE.tokens in record.vectors}
+                stored = [by_point.get(point) or Record(point, _ABSENT, {}) for point in points]
             pool = replace(pool, tokens=layout.tokens_of(stored))
         return pool
 
@@ -198,6 +197,12 @@ class ForeignPools(Pools):
         notes = (*pool.notes, *behind(points, pool.documents, records))
         return replace(pool, notes=tuple(dict.fromkeys(notes)))
 
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates whose documents were not deleted meanwhile, and their points."""
+        points = self.points_of(pool.ids)
+        kept = {i: point for i, name in enumerate(pool.ids) if (point := points[name]) is not None}
+        return pool.take(list(kept)), list(kept.values())
+
     def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
         """The point of each document; None for what can be no document's id, or is none that is there."""
         if self.payloads.hashed_ids:
@@ -206,7 +211,7 @@ class ForeignPools(Pools):
             return {name: point_of(name) for name in ids}
         pages = self.points.scroll(self.payloads.id_fields, condition=self.payloads.having(ids))
         points: dict[str, PointId] = {
-            self.payloads.document_id(record.id, record.payload): point_id(record.id)
+            self.payloads.document_id(record.id, record.payload): given_point_id(record.id)
             for page in (pages if ids else ())
             for record in page
         }
@@ -230,7 +235,7 @@ class ForeignPools(Pools):
         unfiltered = replace(options, filter=None, offset=None)
         while True:
             ((records),) = self.ask([self.request(search.plan(limit), limit, search, unfiltered)])
-            ids = models.HasIdCondition(has_id=[point_id(record.id) for record in records])
+            ids = models.HasIdCondition(has_id=[given_point_id(record.id) for record in records])
             narrowed = models.Filter(must=[ids, options.filter])
             pages = self.points.scroll((), batch=max(len(records), 1), condition=narrowed) if records else ()
             allowed = {record.id for page in pages for record in page}

@@ -1,4 +1,4 @@
-"""Candidates by words, and by words and vectors together, each with both scores."""
+"""Candidates by words, by words and vectors together, each with both scores, and others' with such scores."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ from surprise_rerank.connectors.qdrant.search.pools import (
 )
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
+    InclusionQuestion,
     SearchOptions,
-    TokenSample,
     request,
     sparse_stage,
 )
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection, Words
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.feedback import Feedback, FeedbackRows, best_and_others
 
 T = TypeVar("T")
@@ -50,6 +52,7 @@ T = TypeVar("T")
 # The best points whose scores are taken as they are, for the deviation of all scores. It is .97 to 1.01 of
 # the exact one in the median of six collections' questions; with 30 .94 to 1.02, with none .51 to .90.
 _BEST = 100
+_INCLUSION = "{}: MaxSim of tokens over the candidates"
 NO_WORD = "no document has a word of the question, so BM25 says nothing of it"
 
 
@@ -200,7 +203,7 @@ class HybridRetriever(ExplainingRetriever):
     lexical: LexicalIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
-    sample: TokenSample | None = None
+    sample: TokenBatch | None = None
     cosines: bool = False
     feedback: Feedback | None = None
 
@@ -222,7 +225,7 @@ class HybridRetriever(ExplainingRetriever):
         if missing:
             pool = pool.join(self.index.fetch(missing, fields))
         pool = with_words(pool, words, query.text, dict(zip(ids, scores.tolist(), strict=True)))
-        tokens = None if self.sample is None else self.sample.asked(query)
+        tokens = None if self.sample is None else InclusionQuestion.of(query, self.sample)
         return pool if tokens is None else self.index.with_inclusion(pool, tokens)
 
     def _together(
@@ -243,7 +246,7 @@ class HybridRetriever(ExplainingRetriever):
         missing = [key for key in bm25_scores if key in kept and key not in near_keys]
 
         # Second: what one search knows of the other's documents, and what neither knows.
-        inclusion = None if self.sample is None else self.sample.asked(query)
+        inclusion = None if self.sample is None else InclusionQuestion.of(query, self.sample)
         requests = {"bm25": words.scoring(sparse, [key for key in near_keys if key not in bm25_scores])}
         if not words.tells_moments(depth):
             requests["best"] = words.measuring(sparse)
@@ -341,7 +344,7 @@ class HybridRetriever(ExplainingRetriever):
         lexical = [f"words: BM25 over all {len(self.index)} documents"]
         if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
-        more = [] if self.sample is None else [self.sample.step(self.index.engine)]
+        more = [] if self.sample is None else [_INCLUSION.format(self.index.engine)]
         if self.feedback is not None:
             more.append(f"{self.index.engine}: cosine to what the best have in common, over the candidates")
         return [*dense, *lexical, f"union: the {depth} best of both in turn, with both scores", *more]
@@ -394,3 +397,43 @@ def _with_moments(pool: Candidates, moments: Moments) -> Candidates:
     is_read = bool(moments.mean or moments.deviation)
     notes = pool.notes if is_read or not len(pool) else (*pool.notes, NO_WORD)
     return replace(pool, corpus_moments={**pool.corpus_moments, "bm25": moments}, notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class LexicallyScored:
+    """Candidates of another retriever with their BM25 scores, and the query's BM25 moments."""
+
+    retriever: Retriever  # finds the candidates
+    words: LexicalIndex  # the same documents' words
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """As the other retriever does."""
+        return with_words(self.retriever.retrieve(query, depth, fields), self.words, query.text)
+
+
+@dataclass(frozen=True, slots=True)
+class InclusionScored(ExplainingRetriever):
+    """Candidates of another retriever, with inclusion of the question's tokens."""
+
+    retriever: Retriever  # finds the candidates
+    index: SearchedCollection  # computes it, where the documents are
+    sample: TokenBatch  # what it is measured against
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """As the other retriever does."""
+        pool, tokens = self.retriever.retrieve(query, depth, fields), InclusionQuestion.of(query, self.sample)
+        return pool if tokens is None else self.index.with_inclusion(pool, tokens)
+
+    def filtered(self, condition: models.Filter | None) -> InclusionScored:
+        """Return the retriever of what a filter lets through."""
+        return replace(self, retriever=narrowable(self.retriever).filtered(condition))
+
+    def over(self, index: SearchedCollection) -> InclusionScored:
+        """Return the retriever over other documents of the same index."""
+        return replace(self, retriever=narrowable(self.retriever).over(index), index=index)
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        retriever = self.retriever
+        before = retriever.steps(query, depth) if isinstance(retriever, ExplainingRetriever) else []
+        return [*before, _INCLUSION.format(self.index.engine)]

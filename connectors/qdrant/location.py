@@ -109,6 +109,11 @@ class Location:
             raise DataError(f"{shown!r} names no collection; give a url such as {shown}/papers")
         return cls(url=server, collection=unquote(name))
 
+    @classmethod
+    def of(cls, target: Location | str | os.PathLike[str]) -> Location:
+        """Return the place that somebody names by a `Location`, or by one name; see `at`."""
+        return target if isinstance(target, Location) else cls.at(target)
+
     def __reduce__(self) -> tuple[Any, ...]:
         key = next((split_url(url).password for url in self.urls if split_url(url).password), self.api_key)
         require_no_secret(key, "QDRANT_API_KEY", f"the index at {self}")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.multivectors import CODED_FROM
-from surprise_rerank.connectors.qdrant.schema import BM25, TOKEN_VECTORS
-from surprise_rerank.connectors.qdrant.writing.copying import STORED_FIELDS
+from surprise_rerank.connectors.qdrant.schema import BM25, STORED_FIELDS, TOKEN_VECTORS
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.document_index import DocumentIndex

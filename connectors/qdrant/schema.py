@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.documents import Document, Passage
@@ -43,6 +44,11 @@ MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
 PASSAGE_FIELDS = (NUMBER, START, END)
 PLACE = "place"  # where a passage stands, for filters: `place.page`, `place.heading`
+# All keys that a point of an index may have.
+STORED_FIELDS = (
+    *(*DOCUMENT_FIELDS, HASH, SOURCE, KEY, MU, SIGMA, STATISTICS, PASSAGES, PLACE),
+    *(*PASSAGE_FIELDS, *TOKEN_FIELDS),
+)
 # Stands before the hash while points of a new document are being written; alone where it replaces another.
 INCOMPLETE = "incomplete "
 
@@ -74,6 +80,38 @@ def point_id(key: str, number: int = 0) -> str:
     """
     document = uuid.uuid5(_NAMESPACE, key)
     return str(document if number == 0 else uuid.uuid5(document, str(number)))
+
+
+def given_point_id(name: str) -> PointId:
+    """Return the id of a point, from the string that stands for it."""
+    return int(name) if name.isascii() and name.isdigit() else name
+
+
+@dataclass(frozen=True, slots=True)
+class PointForm:
+    """What the points of documents hold, by name, and what a document's key and its points' ids are.
+
+    Points beside somebody else's collection have the ids of its points, which are the keys, too, and of a
+    document the hash alone.
+    """
+
+    dense: str | None = DENSE
+    tokens: str = TOKEN_VECTORS
+    words: str = BM25
+    is_beside: bool = False
+
+    def point_id(self, key: str, number: int = 0) -> PointId:
+        """Return the id of a document's point, or of a later passage's."""
+        return given_point_id(key) if self.is_beside else point_id(key, number)
+
+    def key(self, record: Record, key_field: str) -> str:
+        """Return what the document of a stored point is known by."""
+        return record.id if self.is_beside else record.payload[key_field]
+
+
+OF_INDEX = PointForm()
+# No names that a collection of somebody else has: a request goes to where its vector is.
+BESIDE = PointForm(None, "surprise_tokens", "surprise_words", is_beside=True)
 
 
 @dataclass(frozen=True, slots=True)

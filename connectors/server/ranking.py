@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from surprise_rerank.answers import Answer, SearchOptions, SearchSettings, packed_context
 from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
-from surprise_rerank.connectors.highlights import excerpts
+from surprise_rerank.connectors.qdrant.highlights import excerpts
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.server.answers import RefusedError, refusing

@@ -16,7 +16,7 @@ from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.schema import DENSE, SURPRISE
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.similar.corpus import Corpus, open_index
+from surprise_rerank.connectors.similar.corpus import Corpus
 from surprise_rerank.connectors.similar.folder import EXTRA, part, read_array, write_table
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
@@ -187,4 +187,4 @@ class _Comparer:
 
 def _opened(where: str | None) -> DocumentIndex:
     assert where is not None  # the job refuses it
-    return open_index(where)
+    return DocumentIndex.open(where, None)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from surprise_rerank import border
 from surprise_rerank.connectors.document_index import DocumentIndex
-from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     NUMBER,
@@ -66,16 +65,6 @@ def of_vectors(ids: Sequence[str], vectors: Any) -> Iterator[Batch]:
     for start in range(0, len(rows), CHUNK):
         chunk = slice(start, start + CHUNK)
         yield [Document(str(name), "") for name in ids[chunk]], rows[chunk], None
-
-
-def open_index(where: str) -> DocumentIndex:
-    """Open an index: a folder, or `http://host:6333/papers`.
-
-    Raises:
-        StoreError: if it cannot be opened.
-        DataError: if a url names no collection.
-    """
-    return DocumentIndex.open(Location.at(where), None)
 
 
 def of_index(index: DocumentIndex, tokens: bool, tenant: str | None = None) -> Iterator[Batch]:

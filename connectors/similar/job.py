@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from surprise_rerank import border
+from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable
@@ -190,7 +191,7 @@ class _Job:
         keys = "documents" if against is None and (index is None or documents is None) else "against"
         with no_empty_folder(self._folder):
             if index is not None:
-                with closing(corpus.open_index(index)) as opened:
+                with closing(DocumentIndex.open(index, None)) as opened:
                     self._read(keys, corpus.of_index(opened, self._tokens, self._settings.tenant))
             for name, value in sources.items():
                 if value is not None:
@@ -210,7 +211,7 @@ class _Job:
     def _model(self, index: str | None) -> Callable[[], Encoder]:
         encoder = self._encoder
         if encoder is None and index is not None:
-            with closing(corpus.open_index(index)) as opened:
+            with closing(DocumentIndex.open(index, None)) as opened:
                 encoder = opened.manifest.model
         if encoder is None or isinstance(encoder, str):
             name = encoder or DEFAULT_MODEL

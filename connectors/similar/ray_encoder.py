@@ -70,7 +70,7 @@ class RayEncoder:
         That raises the worker's own SurpriseRerankError, or a StoreError if Ray gives up.
         """
         if self._maker is None or self._maker[0] is not maker:
-            self._maker = maker, self._ray.put((maker.options, maker.statistics, maker.words))
+            self._maker = maker, self._ray.put((maker.options, maker.statistics, maker.words, maker.form))
         for worker, waiting in self._waiting.items():
             if waiting:
                 _, self._waiting[worker] = self._ray.wait(waiting, num_returns=len(waiting), timeout=0)
@@ -96,7 +96,7 @@ class _PointWorker:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
 
-    def points(self, parts: tuple[Any, Any, Any], pieces: Sequence[Piece]) -> list[Point]:
-        options, statistics, words = parts
-        maker = PointMaker(options, self._encoder, statistics, words)
+    def points(self, parts: tuple[Any, Any, Any, Any], pieces: Sequence[Piece]) -> list[Point]:
+        options, *others = parts
+        maker = PointMaker(options, self._encoder, *others)
         return maker.points(pieces, maker.encoded(pieces))

@@ -7,10 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from surprise_rerank import border
-from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, InclusionScored, LexicallyScored
 from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, SurpriseRetriever
-from surprise_rerank.connectors.qdrant.scored import InclusionScored, LexicallyScored
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
 from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
@@ -107,7 +106,7 @@ def possible_systems(index: SearchedCollection) -> list[str]:
     lacks |= {"sparse"} if index.words is None else set()
     lacks |= set() if index.has_tokens else {"tokens"}
     able = {name for name, system in all_systems().items() if not system.needs & lacks}
-    able -= set() if is_linear(index.similarity) else {"auto"}
+    able -= set() if is_linear(index.layout.similarity) else {"auto"}
     return list(dict.fromkeys((index.default_system, *(name for name in all_systems() if name in able))))
 
 
@@ -115,7 +114,7 @@ def cosine(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's own order, or given ones in the order of their cosines."""
     is_own = inputs.first_stage is None and not inputs.of_texts
     return BuiltSystem(
-        "cosine", inputs.dense, None if is_own else CosineScorer(similarity=inputs.index.similarity)
+        "cosine", inputs.dense, None if is_own else CosineScorer(similarity=inputs.index.layout.similarity)
     )
 
 
@@ -150,8 +149,7 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
         raise _lacking(inputs, "token vectors", "dynamax compares")
     if inputs.compares_here:
         return BuiltSystem("dynamax", inputs.dense, DynaMaxScorer())
-    nothing = TokenSample(TokenBatch.from_arrays([]))
-    scored = InclusionScored(inputs.dense, inputs.index, nothing)
+    scored = InclusionScored(inputs.dense, inputs.index, TokenBatch.from_arrays([]))
     return BuiltSystem("dynamax", scored, DynaMaxScorer(retrieved=True))
 
 
@@ -172,9 +170,10 @@ def auto(inputs: SystemInputs, settings: SumSettings = AUTO) -> BuiltSystem:
     Raises:
         DataError: if the collection compares its vectors by a distance that auto cannot read.
     """
-    if not is_linear(inputs.index.similarity):
+    similarity = inputs.index.layout.similarity
+    if not is_linear(similarity):
         raise DataError(
-            f"{inputs.index.where} compares its vectors by {inputs.index.similarity.capitalize()}, which "
+            f"{inputs.index.where} compares its vectors by {similarity.capitalize()}, which "
             "orders them otherwise than the cosine or dot product that auto reads: choose fusion, surprise "
             "or cosine"
         )
@@ -192,7 +191,7 @@ def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
     cosines = is_own_pool and is_near and not inputs.of_texts
     reranker, feedback = settings.reranker(
         None if sample is None else sample.corpus,
-        None if tokens is None else tokens.tokens,
+        tokens,
         words=words is not None,
         cosines=cosines,
         inclusion=not inputs.compares_here,
@@ -201,7 +200,7 @@ def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
     terms = " + ".join(
         f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in reranker.scorers
     )
-    size = sample.size if sample is not None else len(tokens.tokens) if tokens is not None else 0
+    size = sample.size if sample is not None else len(tokens) if tokens is not None else 0
     measured = f"{size} sampled documents{' (bm25: all)' if words is not None else ''}"
     reranking = f"client: {terms}, each in deviations above its mean over {measured}"
     compared = None if inputs.compares_here else tokens

@@ -117,7 +117,7 @@ class _Pool:
         if name in ranking.raw:
             return ranking.raw[name]
         if name == "cosine" and (name not in ranking.parts or np.isnan(ranking.parts[name]).any()):
-            return pair_similarities(self.vectors, self.query.require_dense(), self.index.similarity)
+            return pair_similarities(self.vectors, self.query.require_dense(), self.index.layout.similarity)
         return ranking.parts[name]
 
     @cached_property
@@ -162,7 +162,9 @@ class _Sample:
 
     def cosines(self) -> Float64Array:
         sampled = self.index.sample(SAMPLE_SIZE, frozenset({"dense"}))
-        return pair_similarities(sampled.require_dense(), self.query.require_dense(), self.index.similarity)
+        return pair_similarities(
+            sampled.require_dense(), self.query.require_dense(), self.index.layout.similarity
+        )
 
     def dynamax(self) -> Float64Array:
         return DynaMax().pool(self.query.require_tokens(), self.index.token_sample(SAMPLE_SIZE)[1])

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from surprise_rerank.candidates import Field, Query
 from surprise_rerank.connectors.qdrant.hybrid import SparseRetriever
 from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever, ExplainingRetriever, SurpriseMode
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.core.arrays import is_linear
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.fusion import FusionReranker
 from surprise_rerank.rerank.scorers import Reranker
@@ -97,12 +98,12 @@ class SystemInputs:
         """Documents, or passages, that stand for the corpus."""
         index = self.index
         documents = index.sample(SAMPLE_SIZE, frozenset({"dense"}))
-        vectors, similarity = documents.require_dense(), index.similarity
+        vectors, similarity = documents.require_dense(), index.layout.similarity
         # Moments of a dot product need no members; those of distances are of these.
         size = 0 if is_linear(similarity) else len(vectors)
         corpus = Ensemble.from_vectors(vectors, sample_size=size, model=index.model, similarity=similarity)
         return Sample(len(set(documents.ids)), corpus)
 
-    def token_sample(self) -> TokenSample | None:
+    def token_sample(self) -> TokenBatch | None:
         """What inclusion is measured against; None where no token vectors are stored."""
-        return TokenSample(self.index.token_sample(SAMPLE_SIZE)[1]) if self.index.has_tokens else None
+        return self.index.token_sample(SAMPLE_SIZE)[1] if self.index.has_tokens else None

@@ -13,10 +13,14 @@ import numpy as np
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
-from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, LexicalIndex, SparseRetriever
+from surprise_rerank.connectors.qdrant.hybrid import (
+    HybridRetriever,
+    InclusionScored,
+    LexicalIndex,
+    LexicallyScored,
+    SparseRetriever,
+)
 from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever
-from surprise_rerank.connectors.qdrant.scored import InclusionScored, LexicallyScored
-from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.systems.building import auto
 from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
@@ -169,7 +173,7 @@ def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resource
         note, weights = "", {"bm25": bm25_weight}
         scorers.insert(0, RetrievedScorer("bm25"))
         retriever = resources.retriever("both-lucene", bm25="bm25-lucene")
-    scored = InclusionScored(retriever, resources.index, TokenSample(tokens))
+    scored = InclusionScored(retriever, resources.index, tokens)
     return BuiltSystem("fusion", scored, FusionReranker(scorers, method, weights), note=note)
 
 

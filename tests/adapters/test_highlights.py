@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.connectors.highlights import Excerpt, excerpts
+from surprise_rerank.connectors.qdrant.highlights import Excerpt, excerpts
 from surprise_rerank.errors import DataError
 
 DOGS = "Cats sleep all day. A dog barks when a stranger comes. Dogs are loyal."

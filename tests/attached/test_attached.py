@@ -207,7 +207,7 @@ def test_enriched_it_ranks_as_an_index_and_nothing_of_the_owners_changes(store, 
     vectors = len(pooled_tokens(encoder.encode(LONG).require_tokens()).norms)
     # Words, hashes and shapes take about as much as token vectors of 16 components.
     assert 32 * vectors < cost.bytes < 32 * vectors + 60_000
-    assert str(collection.enrich()).startswith("24 enriched, 0 unchanged")
+    assert str(collection.enrich()).startswith("24 added, 0 updated, 0 unchanged")
     assert store.everything() == before
     again = store.attach(encoder)
     with DocumentIndex.open(tmp_path, encoder, options=IndexOptions(passages=None)) as index:
@@ -219,7 +219,7 @@ def test_enriched_it_ranks_as_an_index_and_nothing_of_the_owners_changes(store, 
                 np.testing.assert_allclose(found.scores, own.scores, rtol=1e-3, atol=1e-3)
                 assert found.notes == own.notes
     encoder.encoded_texts.clear()
-    assert str(again.enrich()).startswith("0 enriched, 24 unchanged")
+    assert str(again.enrich()).startswith("0 added, 0 updated, 24 unchanged")
     assert not encoder.encoded_texts
     assert collection.remove_enrichment()
     names = [found.name for found in store.client.get_collections().collections]
@@ -231,14 +231,14 @@ def test_an_interrupted_run_is_read_by_nobody_and_goes_on_where_it_stopped(store
     store.make(WordEncoder(), MANY)
     with pytest.raises(KeyboardInterrupt):
         store.attach(interrupted(300)).enrich()
-    assert store.client.count(f"{store.name}.surprise").count == 512
+    assert store.client.count(f"{store.name}.surprise").count == 384
     encoder = WordEncoder()
     reader = store.attach(encoder)
     assert any("not finished" in value for _, value in reader.status().facts())
     assert "dynamax" not in reader.pipeline().search(QUESTION, 3).parts
     looked_at = len(encoder.encoded_texts)
-    assert str(reader.enrich()).startswith("88 enriched, 512 unchanged")
-    assert len(encoder.encoded_texts) - looked_at == 88
+    assert str(reader.enrich()).startswith("216 added, 0 updated, 384 unchanged")
+    assert len(encoder.encoded_texts) - looked_at == 216
     assert "dynamax" in reader.pipeline().search(QUESTION, 3).parts
 
 
@@ -248,7 +248,7 @@ def test_words_that_were_added_score_as_an_index_of_ours(store, monkeypatch):
     collection, reader = store.attach(encoder), store.attach(encoder)
     collection.enrich(tokens=False)
     reader.reload()
-    monkeypatch.setattr("surprise_rerank.connectors.attached.collection._PATIENCE", 0.0)
+    monkeypatch.setattr("surprise_rerank.connectors.qdrant.writing.kept_terms._PATIENCE", 0.0)
     known = {str(i): text for i, text in enumerate(TEXTS)}
     for changed in ({}, {"100": "bread of rye", "101": "flour"}, {"7": "rye"}):
         for name, text in changed.items():
@@ -283,8 +283,8 @@ def test_without_a_model_of_questions_it_is_enriched_and_has_no_background(local
     monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
     local.make(WordEncoder())
     with Collection.attach(local.client, local.name, token_encoder=WordEncoder()) as collection:
-        assert collection.enrich().enriched == len(TEXTS)
-        assert collection.sync().enriched == 0
+        assert collection.enrich().added == len(TEXTS)
+        assert collection.sync().added == 0
         assert not collection.backgrounds()
 
 
@@ -295,7 +295,7 @@ def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store):
     encoder.act = lambda: store.delete(7)
     collection.enrich()
     assert store.client.count(store.name).count == len(TEXTS) - 1
-    assert collection.sync().enriched == 0
+    assert collection.sync().added == 0
     assert "7" not in collection.pipeline("bm25").search("word1 word2 bread stocks", 48).ids
 
 
@@ -305,7 +305,7 @@ def test_points_without_a_dense_vector_are_left_out_where_it_is_compared(local):
     local.client.upsert(local.name, [models.PointStruct(id=99, vector={}, payload={"text": "no vector"})])
     collection = local.attach(encoder)
     collection.enrich()
-    assert collection.sync().enriched == 0
+    assert collection.sync().added == 0
     assert "99" not in collection.pipeline("surprise").search(QUESTION, 49).ids
     assert "99" in collection.pipeline("bm25").search("no vector", 49).ids
     assert len(collection.text_reranker("surprise").rank(QUESTION, TEXTS[:5], ids=[*"01234"])) == 5
@@ -324,7 +324,7 @@ def test_what_was_added_changed_and_deleted_is_found(store):
     behind = collection.pipeline("dynamax").search("bread of rye", 5)
     assert any("is missing or of an earlier text; run sync" in note for note in behind.notes)
     report = collection.sync()
-    assert (report.enriched, report.unchanged, report.removed) == (2, 46, 1)
+    assert (report.added, report.updated, report.unchanged, report.removed) == (1, 1, 46, 1)
     current = collection.pipeline("dynamax").search("bread of rye", 5)
     assert current.notes == ()
     assert current.ids[0] == "3"
@@ -423,19 +423,19 @@ def test_sparse_vectors_of_a_function_are_read_and_unknown_ones_are_told_of(loca
 def test_statistics_are_those_of_all_vectors_and_are_kept(store, tmp_path):
     encoder = WordEncoder()
     store.make(encoder)
-    found = store.attach(encoder, keep=tmp_path).own_ensemble()
+    found = store.attach(encoder, keep=tmp_path).ensemble()
     expected = Ensemble.from_vectors(encoder.encode(TEXTS).dense)
     assert found.count == expected.count
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-6)
     store.add(encoder, ["a new text of bread", "another one"], first=100)
     kept = store.attach(encoder, keep=tmp_path)
-    assert kept.own_ensemble().identity == found.identity, "a twentieth more is none"
+    assert kept.ensemble().identity == found.identity, "a twentieth more is none"
     kept.refresh()
     anew = Ensemble.from_vectors(encoder.encode([*TEXTS, "a new text of bread", "another one"]).dense)
-    np.testing.assert_allclose(kept.own_ensemble().covariance, anew.covariance, atol=1e-6)
+    np.testing.assert_allclose(kept.ensemble().covariance, anew.covariance, atol=1e-6)
     store.add(encoder, TEXTS[:5], first=200)
-    assert store.attach(encoder, keep=tmp_path).own_ensemble().count == len(TEXTS) + 7
+    assert store.attach(encoder, keep=tmp_path).ensemble().count == len(TEXTS) + 7
 
 
 def test_what_is_kept_is_of_the_vectors_and_not_of_their_names(local, tmp_path):
@@ -458,7 +458,7 @@ def test_what_is_kept_is_of_the_vectors_and_not_of_their_names(local, tmp_path):
     assert not fill("third", other).backgrounds()
     second = Store(local.client, "second")  # in one folder with the other
     second.make(encoder, TEXTS[:10])
-    assert second.attach(encoder, keep=tmp_path).own_ensemble().count == 10
+    assert second.attach(encoder, keep=tmp_path).ensemble().count == 10
 
 
 def test_what_is_kept_beside_the_collection_is_found_by_everybody(store):
@@ -636,11 +636,11 @@ def test_what_is_asked_of_the_wrong_place_says_where_it_belongs(qdrant):
     store, encoder = Store(qdrant.store, f"{qdrant.prefix}-theirs"), WordEncoder()
     store.make(encoder)
     with pytest.raises(ForeignCollectionError, match=r"Collection\.attach"):
-        DocumentIndex.open(None, encoder, url=qdrant.url, collection=store.name)
+        DocumentIndex.open(f"{qdrant.url}/{store.name}", encoder)
     with pytest.raises(StoreError, match=f"no collection '{store.name}s'; did you mean '{store.name}'"):
         Collection.attach(store.client, f"{store.name}s", embed=encoder)
     name = f"{qdrant.prefix}-own"
-    with DocumentIndex.open(None, encoder, url=qdrant.url, collection=name) as index:
+    with DocumentIndex.open(f"{qdrant.url}/{name}", encoder) as index:
         index.sync([Document("1", "a")])
     with pytest.raises(IndexMismatchError, match=r"DocumentIndex\.open"):
         Collection.attach(qdrant.url, name, embed=encoder)

@@ -75,7 +75,7 @@ def test_enrich_asks_writes_goes_on_and_takes_away(desk):
     keys = ("--config", str(desk.keys))
     assert "nothing was written" in desk.run("enrich", "--dry-run", *keys)
     assert desk.collections() == [""]
-    assert "40 enriched" in desk.run("enrich", *keys)
+    assert "40 added" in desk.run("enrich", *keys)
     assert desk.collections() == ["", ".surprise", ".surprise.files"]
     assert json.loads(desk.run("enrich", "--json", *keys))["unchanged"] == 40
     assert "enriched       tokens of all-MiniLM-L6-v2" in desk.run("status", *keys)

@@ -357,7 +357,7 @@ def test_what_is_added_beside_is_used_and_can_be_taken_away(host):
     before = everything(host)
     tokens = WordEncoder(32, name="tokens")
     report = attached(host, token_encoder=tokens).enrich()
-    assert report.enriched == len(TEXTS)
+    assert report.added == len(TEXTS)  # type: ignore[union-attr]
     assert everything(host) == before
     tokens.encoded_texts.clear()
     ranker = host.attach_ranker(host.store, token_encoder=tokens)  # auto, as there are tokens and words now

@@ -141,8 +141,10 @@ SECTIONS = {
     "Sparse vectors": [["('0',)"]],
     "ColBERT multivectors": [["('0',)", "('0',)"]],
     "Thresholds": [[r"[1-8] 0"]],
-    "Enrich": [[r"8 points, about .* nothing was written", "8 enriched, 0 unchanged, .*", r"\('0',\)"]],
-    "Daily changes": [["0 enriched, 0 unchanged.*"]],
+    "Enrich": [
+        [r"8 points, about .* nothing was written", "8 added, 0 updated, 0 unchanged, .*", r"\('0',\)"]
+    ],
+    "Daily changes": [["0 added, 0 updated, 0 unchanged.*"]],
 }
 
 

@@ -124,9 +124,8 @@ def opened(qdrant: Any, name: str, place: str) -> Iterator[Any]:
     """An index at a place, or a collection that somebody else made there."""
     url = qdrant.url
     if name not in COLLECTION:
-        with DocumentIndex.open(
-            None, ENCODER, url=url, collection=place, options=OPTIONS, retries=QUICK, timeout=30
-        ) as index:
+        where = Location(url=url, collection=place, retries=QUICK, timeout=30)
+        with DocumentIndex.open(where, ENCODER, options=OPTIONS) as index:
             yield index
         return
     if not qdrant.store.collection_exists(place):

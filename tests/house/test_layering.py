@@ -41,9 +41,9 @@ ROOMS = [
     ),
     *(
         f"connectors.qdrant.{room}"
-        for room in ("engines", "storage", "writing", "search", "retrievers", "hybrid", "scored")
+        for room in ("engines", "storage", "writing", "search", "retrievers", "hybrid", "highlights")
     ),
-    *(f"connectors.{room}" for room in ("highlights", "readers", "systems", "ranked", "document_index")),
+    *(f"connectors.{room}" for room in ("readers", "systems", "ranked", "stored_index", "document_index")),
     *(f"connectors.{room}" for room in ("attached", "qdrant", "similar", "server", "components")),
     "connectors.filters",
     "connectors",

@@ -14,6 +14,7 @@ from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import UnexpectedResponse
 
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SparseRetriever
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import NoIndexError, StoreError
@@ -50,15 +51,16 @@ class Desk:
         """A token for some of the names of the index."""
         return token(self.key, [{"collection": f"{self.name}{own}", "access": mode} for own in endings])
 
+    def place(self, key: str | None = None) -> Location:
+        return Location(url=self.url, collection=self.name, api_key=key or self.key)
+
     def opened(self, key: str | None = None, encoder: WordEncoder | None = None) -> DocumentIndex:
-        return DocumentIndex.open(None, encoder, url=self.url, collection=self.name, api_key=key or self.key)
+        return DocumentIndex.open(self.place(key), encoder)
 
     def made(self) -> None:
         """Documents, an ensemble, a background, and statistics of the words."""
         chosen = IndexOptions(passages=None)
-        with DocumentIndex.open(
-            None, WordEncoder(), url=self.url, collection=self.name, api_key=self.key, options=chosen
-        ) as index:
+        with DocumentIndex.open(self.place(), WordEncoder(), options=chosen) as index:
             index.sync(DOCUMENTS)
             index.set_ensemble(Ensemble.from_vectors(WordEncoder().encode(QUESTIONS).dense, model="words"))
             index.measure_background("cosine", OTHERS)

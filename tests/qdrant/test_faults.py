@@ -40,15 +40,18 @@ def documents(count: int = 200) -> list[Document]:
     ]
 
 
+SETTINGS = {"options", "token_encoder", "collection_settings"}
+
+
 def opened(qdrant: Any, name: str = "", **more: Any) -> DocumentIndex:
     """An index there, whose client waits long, as the machine may be busy.
 
     It has no term statistics, which are points of another collection: what is counted are documents' upserts.
     """
+    encoder = more.pop("encoder", None) or WordEncoder()
+    settings = {"options": IndexOptions(bm25=None)} | {key: more.pop(key) for key in SETTINGS & more.keys()}
     place = {"url": qdrant.url, "collection": f"{qdrant.prefix}{name}", "timeout": 30, "retries": QUICK}
-    settings = {"options": IndexOptions(bm25=None), **place, **more}
-    encoder = settings.pop("encoder", None) or WordEncoder()
-    return DocumentIndex.open(None, encoder, **settings)
+    return DocumentIndex.open(Location(**place | more), encoder, **settings)
 
 
 def assert_whole(qdrant: Faults, index: DocumentIndex, collection: Sequence[Document]) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from qdrant_client import models
 
 from surprise_rerank.candidates import Query
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location
-from surprise_rerank.connectors.qdrant.location import RetryPolicy
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
+from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.writing.inventory import Inventory
@@ -180,13 +180,13 @@ def test_a_half_made_shard_is_made_again(tmp_path):
 @pytest.mark.parametrize("name", ["", "a:b", "a/b"])
 def test_a_name_that_qdrant_refuses_is_told(name):
     with pytest.raises((StoreError, DataError), match="collection"):
-        DocumentIndex.open(":memory:", WordEncoder(), collection=name)
+        DocumentIndex.open(Location(":memory:", collection=name), WordEncoder())
 
 
 def test_a_url_in_the_place_of_a_folder_is_a_collection_of_a_server():
     once = RetryPolicy(attempts=1)
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9"):
-        DocumentIndex.open("http://127.0.0.1:9/papers", None, retries=once)
+        DocumentIndex.open(Location(url="http://127.0.0.1:9", collection="papers", retries=once), None)
     with pytest.raises(DataError, match="names no collection"):
         DocumentIndex.open("http://127.0.0.1:9", None)
 
@@ -229,7 +229,7 @@ def test_the_sample_is_the_same_wherever_the_corpus_is_stored(tmp_path):
     documents = [Document(str(i), f"w{i}") for i in range(50)]
     samples = []
     for place, collection in ((tmp_path / "folder", "one"), (":memory:", "another")):
-        with DocumentIndex.open(place, WordEncoder(), collection=collection) as index:
+        with DocumentIndex.open(Location(place, collection=collection), WordEncoder()) as index:
             index.sync(documents)
             samples.append(index.token_sample(10)[0])
     assert samples[0] == samples[1]

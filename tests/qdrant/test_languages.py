@@ -122,7 +122,7 @@ def test_enriched_words_are_in_the_documents_language():
     collection = Collection.attach(client, "houses", embed=encoder)
     collection.enrich(tokens=False)
     assert collection.language == "german"
-    assert str(collection.enrich(tokens=False)).startswith("0 enriched, 2 unchanged")
+    assert str(collection.enrich(tokens=False)).startswith("0 added, 0 updated, 2 unchanged")
     assert {hit.id for hit in collection.pipeline("bm25").search("Häuser")} == {"0", "1"}
 
 

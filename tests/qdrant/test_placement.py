@@ -22,9 +22,7 @@ SPREAD = {"shard_number": 3, "replication_factor": 2, "write_consistency_factor"
 
 def opened(qdrant: Any, **more: object) -> DocumentIndex:
     chosen = IndexOptions(passages=None)
-    return DocumentIndex.open(
-        None, WordEncoder(), url=qdrant.url, collection=qdrant.prefix, options=chosen, **more
-    )
+    return DocumentIndex.open(f"{qdrant.url}/{qdrant.prefix}", WordEncoder(), options=chosen, **more)
 
 
 def spread(qdrant: Any) -> dict[str, tuple[int | None, ...]]:

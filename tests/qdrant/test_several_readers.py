@@ -16,7 +16,7 @@ from helpers.programs import Program
 from helpers.words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.engines import edge_shard
+from surprise_rerank.connectors.qdrant.engines import edge_opening
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
 
@@ -85,8 +85,10 @@ def test_an_index_is_readable_by_its_owner_only(folder):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_who_is_refused_to_write_is_told_before_anything_is_encoded_and_reads_on(folder, monkeypatch):
-    monkeypatch.setattr(edge_shard, "_PATIENCE", 0.1)
+def test_who_is_refused_to_write_is_told_before_anything_is_encoded_and_reads_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge_opening, "_PATIENCE", 0.1)
     before, encoder = contents(folder), WordEncoder()
     with DocumentIndex.open(folder, encoder) as index, DocumentIndex.open(folder, WordEncoder()) as other:
         for change in (
@@ -134,7 +136,7 @@ def test_readers_that_settle_an_index_at_once_find_it_whole(folder):
             if together.wait(60) == 0:
                 (folder / "1" / "edge.files.json").unlink(missing_ok=True)
             together.wait(60)
-            opened, lock = edge_shard.open_to_read(shard)
+            opened, lock = edge_opening.open_to_read(shard)
             together.wait(60)
             del opened
             lock.close()

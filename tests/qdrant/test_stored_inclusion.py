@@ -10,9 +10,9 @@ from qdrant_client import models
 from surprise_rerank import Document, Passages
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
+from surprise_rerank.connectors.qdrant.hybrid import InclusionScored
 from surprise_rerank.connectors.qdrant.schema import point_id
-from surprise_rerank.connectors.qdrant.scored import InclusionScored
-from surprise_rerank.connectors.qdrant.search.queries import TokenSample
+from surprise_rerank.connectors.qdrant.search.queries import InclusionQuestion
 from surprise_rerank.connectors.systems.building import build_system, dynamax, possible_systems
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
@@ -52,7 +52,7 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index)
             own, query = corpus(seed, 30), question(encoder, seed)
             index.sync(own, prune=True, background=False)
             names, tokens = index.token_sample(16)
-            asked = TokenSample(tokens).asked(query)
+            asked = InclusionQuestion.of(query, tokens)
             assert asked is not None
             pool = index.fetch([d.id for d in own], frozenset())
             found = index.with_inclusion(pool, asked).require_inclusion()

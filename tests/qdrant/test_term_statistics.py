@@ -138,7 +138,7 @@ def assert_right(index: DocumentIndex) -> None:
 def killed() -> Iterator[None]:
     """What a killed process leaves: it has set its mark, and comes to no end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KeptTerms, "_end", lambda self, counted: None)
+        patch.setattr(KeptTerms, "end", lambda self, counted: None)
         yield
 
 
@@ -290,11 +290,11 @@ def test_who_may_not_write_searches_all_the_same(tmp_path, monkeypatch):
 @pytest.mark.parametrize("first_ends_first", [True, False])
 def test_two_writers_leave_right_ones(qdrant, first_ends_first):
     def opened() -> DocumentIndex:
-        return DocumentIndex.open(None, ENCODER, url=qdrant.url, collection=qdrant.prefix, options=OPTIONS)
+        return DocumentIndex.open(f"{qdrant.url}/{qdrant.prefix}", ENCODER, options=OPTIONS)
 
     with opened() as one, opened() as other:
         one.sync(DOCUMENTS)
-        first, second = one._terms.changing(), other._terms.changing()
+        first, second = one._changing_points(), other._changing_points()
         of_one, of_other = first.__enter__(), second.__enter__()
         of_one.delete([point_id("d1")])
         of_other.delete([point_id("d2")])
@@ -312,7 +312,7 @@ def test_two_writers_leave_right_ones(qdrant, first_ends_first):
 
 def test_a_reader_learns_what_another_process_stores(qdrant, monkeypatch):
     def opened() -> DocumentIndex:
-        return DocumentIndex.open(None, ENCODER, url=qdrant.url, collection=qdrant.prefix, options=OPTIONS)
+        return DocumentIndex.open(f"{qdrant.url}/{qdrant.prefix}", ENCODER, options=OPTIONS)
 
     monkeypatch.setattr(kept_terms, "_PATIENCE", 1e9)
     with opened() as writer, opened() as reader:
@@ -322,6 +322,8 @@ def test_a_reader_learns_what_another_process_stores(qdrant, monkeypatch):
         assert SparseRetriever(reader).moments("w39").deviation > 0  # though it knows no such word
         assert reader.term_statistics().points == 20
         monkeypatch.setattr(kept_terms, "_PATIENCE", 0.0)
+        assert_right(reader)
+        writer.sync([Document("d8", "w8 w2 w2 w2 shared")])  # as many points and terms as before
         assert_right(reader)
 
 

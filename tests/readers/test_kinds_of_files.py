@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from surprise_rerank.connectors.highlights import excerpts
+from surprise_rerank.connectors.qdrant.highlights import excerpts
 from surprise_rerank.connectors.readers import Fields, FileRules, open_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError

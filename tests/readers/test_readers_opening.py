@@ -212,7 +212,7 @@ def test_an_index_of_this_package_comes_back_without_its_token_vectors(qdrant):
         Document("a", "dogs bark", "Pets", {"year": 1999, "hash": "mine"}),
         Document("b", "cats purr " * 500),
     ]
-    with DocumentIndex.open(None, WordEncoder(), url=qdrant.url, collection=qdrant.prefix) as index:
+    with DocumentIndex.open(f"{qdrant.url}/{qdrant.prefix}", WordEncoder()) as index:
         index.sync(documents)
     found = sorted(open_documents(f"{qdrant.url}/{qdrant.prefix}"), key=lambda d: d.id)
     assert found == documents

@@ -61,7 +61,7 @@ def test_a_server_is_ready_while_its_qdrant_answers(qdrant, monkeypatch):
     monkeypatch.setattr("surprise_rerank.connectors.server.service._FRESH", 0.0)
     monkeypatch.setattr("surprise_rerank.connectors.server.service._SOON", 0.3)
     url = getattr(qdrant, "url", "http://here:6333")
-    with DocumentIndex.open(None, WordEncoder(), url=url, collection=f"{qdrant.prefix}-ready") as index:
+    with DocumentIndex.open(f"{url}/{qdrant.prefix}-ready", WordEncoder()) as index:
         index.sync(DOCUMENTS, background=False)
         client = client_of(service_app(service_of(index, "auto")))
         assert client.get("/ready").json() == {"status": "ready"}

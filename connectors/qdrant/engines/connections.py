@@ -68,7 +68,9 @@ def connect(where: Reached, api_key: str | None = None) -> Connection:
     options = where.init_options
     is_local = options.get("location") == MEMORY or options.get("path") is not None
     if isinstance(where, QdrantClient) and is_local:
-        nodes = Nodes([Node(where)], "local", "the local Qdrant", lock=_lock_of(where))
+        with _making.get():  # one lock for all that ask it: local mode is for one thread at a time
+            lock = _locks.setdefault(where, PerProcess(threading.RLock))
+        nodes = Nodes([Node(where)], "local", "the local Qdrant", lock=lock)
         return Connection(nodes, place_of(options), False)
     if isinstance(where, QdrantClient):
         return Connection(Nodes([Node(where)], "server", _SERVER), place_of(options), False)
@@ -103,9 +105,3 @@ def place_of(options: Mapping[str, Any]) -> str:
     places = (options.get(name) for name in ("url", "path", "location", "host"))
     place = next((str(place) for place in places if place is not None), "localhost")
     return shown_url(place if options.get("host") is None else f"{place}:{options.get('port', 6333)}")
-
-
-def _lock_of(client: object) -> PerProcess[Any]:
-    """One lock for all that ask a client in local mode, which is for one thread at a time."""
-    with _making.get():
-        return _locks.setdefault(client, PerProcess(threading.RLock))

@@ -40,21 +40,14 @@ _SEGMENT_WORDS = 12_000_000
 _WORD_BYTES = 4.5  # as Edge counts them when it compares a segment with the largest size
 
 
-class EdgeEngine:
-    """The points of one shard of an index, made where there is none.
-
-    One that exists is open for reading, beside other readers, until something is changed.
-
-    Raises:
-        StoreError: if the shard cannot be opened.
-    """
+class EdgeEngine(Shard):
+    """The points of one shard of an index, made where there is none."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.kind: EngineKind = "edge"
         self._manifest = manifest
         self._grown: Counter[str] = Counter()  # numbers in the vectors of the segment that grows, by name
-        self._shard = Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest))
-        self.where = self._shard.where
+        super().__init__(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest))
 
     def changing(self) -> AbstractContextManager[None]:
         """While a change goes on; on a server its requests are waited for longer."""
@@ -63,24 +56,16 @@ class EdgeEngine:
     def placement(self) -> None:
         """How points are spread over nodes: not at all."""
 
-    def claim(self) -> None:
-        """Become the only one who has the folder open; others may have it for reading until then.
-
-        Raises:
-            StoreError: if somebody else has it; this engine can be read on.
-        """
-        self._shard.claim()
-
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
         request = qdrant_edge.CountRequest(exact=True, filter=to_filter(condition))
-        with self._shard.use() as shard:
+        with self.use() as shard:
             return int(shard.count(request))
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Store points, or replace those of the same id."""
         batch = [qdrant_edge.Point(p.id, _vectors(p.vectors), p.payload or None) for p in points]
-        self._shard.update(qdrant_edge.UpdateOperation.upsert_points(batch))
+        self.update(qdrant_edge.UpdateOperation.upsert_points(batch))
         for point in points:
             self._grown.update({name: _numbers(vector) for name, vector in point.vectors.items()})
         if self._grown[BM25] >= _SEGMENT_WORDS:
@@ -90,33 +75,24 @@ class EdgeEngine:
         """Build what was stored so far as a segment that no other one is merged with, and begin another."""
         bytes_each = {BM25: _WORD_BYTES, TOKEN_VECTORS: 0.5}
         largest = max(count * bytes_each.get(name, 4) for name, count in self._grown.items())
-        self._shard.condense(_config(self._manifest, largest=int(largest / 1024)))
+        self.condense(_config(self._manifest, largest=int(largest / 1024)))
         self._grown.clear()
-
-    def delete(self, point_ids: Sequence[PointId]) -> None:
-        """Remove points."""
-        if point_ids:
-            self._shard.delete(point_ids)
-
-    def purge(self) -> None:
-        """Take deleted points out of the files now, rather than when the engine is closed."""
-        self._shard.purge()
 
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points; an operation each, as Edge has none for several payloads."""
         for name, payload in changes:
-            self._shard.update(qdrant_edge.UpdateOperation.set_payload([name], payload))
+            self.update(qdrant_edge.UpdateOperation.set_payload([name], payload))
 
     def set_vectors(self, changes: Sequence[tuple[PointId, Mapping[str, StoredVector]]]) -> None:
         """Set some vectors of points."""
         batch = [qdrant_edge.PointVectors(name, _vectors(vectors)) for name, vectors in changes]
         if batch:
-            self._shard.update(qdrant_edge.UpdateOperation.update_vectors(batch))
+            self.update(qdrant_edge.UpdateOperation.update_vectors(batch))
 
     def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds, best first; Python's lock is held meanwhile."""
         batch = qdrant_edge.QueryBatchRequest([to_query_request(request) for request in requests])
-        with self._shard.use() as shard:
+        with self.use() as shard:
             return [[to_record(p, p.score) for p in points] for points in shard.query_batch(batch)]
 
     def retrieve(
@@ -124,7 +100,7 @@ class EdgeEngine:
     ) -> list[Record]:
         """Points by id."""
         selector = _selector(fields)
-        with self._shard.use() as shard:
+        with self.use() as shard:
             points = shard.retrieve(list(point_ids), selector, list(vectors) or False)
         return [to_record(r) for r in points]
 
@@ -147,7 +123,7 @@ class EdgeEngine:
                 with_payload=_selector(fields),
                 with_vector=list(vectors) or False,
             )
-            with self._shard.use() as shard:
+            with self.use() as shard:
                 return shard.scroll(request)
 
         return pages(page)
@@ -158,22 +134,10 @@ class EdgeEngine:
         """The points of the smallest ids, in their order."""
         return next(self.scroll(fields, batch=limit, condition=condition))
 
-    def finish(self) -> None:
-        """Build the approximate index where there is enough to index, and write everything to disk."""
-        self._shard.finish()
-
-    def leave_to_others(self) -> None:
-        """Build no approximate index from now on; see `Shard.leave_to_others`."""
-        self._shard.leave_to_others()
-
     @property
     def is_grown(self) -> bool:
         """Whether something came that the approximate index lacks."""
         return grown_mark_of(Path(self.where)).exists()
-
-    def close(self) -> None:
-        """Flush and release the folder's lock, after the requests of other threads."""
-        self._shard.close()
 
 
 def _index_payloads(shard: qdrant_edge.EdgeShard, manifest: Manifest) -> None:

@@ -21,7 +21,6 @@ from surprise_rerank.errors import MADE_ANEW, UnreadableIndexError
 
 _HEAD = 4096  # bytes of a file that are compared when it is opened
 _BLOCK = 2**16
-_PART = 2**20  # bytes that are read at once
 _ZEROS = bytes(_BLOCK)
 _DATA: int | None = getattr(os, "SEEK_DATA", None)  # which passes over holes, where the system can
 
@@ -100,33 +99,6 @@ def require_unchanged(folder: Path) -> int:
         if not name.endswith(".json") and _whole(folder / name) != listed.whole:
             raise _damaged(folder / name)
     return sum(listed.size for listed in files.values())
-
-
-def read_ahead(folder: Path) -> None:
-    """Read a shard's files once, from front to back, where they take less than a quarter of the memory."""
-    # Edge maps them into memory and reads them as they are touched. On a disk that has not been read lately,
-    # going through 5,000 documents that way takes 15 s; after this, which takes 0.7 s, half a second.
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # a system that does not report it
-        return
-    for path in files if size <= memory / 4 else ():
-        with path.open("rb", buffering=0) as file:
-            while file.read(_PART):
-                pass
-
-
-def copy_file(source: str, target: str) -> None:
-    """Copy a file whose holes stay holes: Edge's pages are mostly empty."""
-    with open(source, "rb") as old, open(target, "wb") as new:
-        while block := old.read(_PART):
-            if block.count(0) == len(block):
-                new.seek(len(block), os.SEEK_CUR)
-            else:
-                new.write(block)
-        new.truncate(old.tell())
 
 
 def _damaged(file: Path) -> UnreadableIndexError:

@@ -1,69 +1,42 @@
-"""A shard of Qdrant Edge, and who has it open: several programs that read it, or one that changes it.
-
-Edge locks the folder of a shard's log (`wal`) while the shard is open, and lets nobody else in. A reader
-needs no log. It opens the segments through a folder of its own, whose configuration names no log, and locks
-Edge's log for reading. So readers and writers exclude each other, and the system releases the lock of a
-program that was killed.
-
-A killed writer may leave changes that only the log holds. While a list of the shard's files is beside it
-there are none; else the first reader opens it as a writer does, once. A shard that differs from its list is
-refused before Edge has seen it; see `edge_files`.
-"""
+"""A shard of Qdrant Edge at work: it is read, or claimed, changed, written to disk and released."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 import qdrant_edge
 
-from surprise_rerank.connectors.qdrant.engines.edge_files import (
-    copy_file,
-    list_of_files,
-    note_points,
-    points_of_whole,
+from surprise_rerank.connectors.qdrant.engines.edge_files import note_points
+from surprise_rerank.connectors.qdrant.engines.edge_opening import (
+    CAN_SHARE,
+    LOG,
+    FolderLock,
+    count,
+    loaded,
+    open_to_change,
+    open_to_read,
     read_ahead,
-    write_list,
+    settle,
 )
-from surprise_rerank.connectors.qdrant.engines.edge_purge import (
-    finish_purge,
-    mark_of,
-    note_deleted,
-    purge,
-)
+from surprise_rerank.connectors.qdrant.engines.edge_purge import mark_of, note_deleted, purge
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.core.files import disk_errors, explain
 from surprise_rerank.core.process import at_fork, never_freed
 from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
-
-if sys.platform != "win32":
-    import fcntl
 
 # A page of Edge's payload storage is 32 MiB, mapped into memory: writing to one that the disk has no room
 # for kills the process, so room for the next pages is asked for before every write.
 _ROOM = 256 * 2**20
 _FULL = ("os error 28", "No space left", "Not enough space")  # as Edge says that a disk is full
 
-# Whether folders can be locked and linked; elsewhere a shard is open once, as Edge alone has it.
-CAN_SHARE = sys.platform != "win32"
-
-_PATIENCE = 2.0  # seconds; a search from the command line is over by then
-_PAUSE = 0.02
-_CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
 _MOST_IN_LOG = 500  # changes until the segments are written, too: whoever opens the shard repeats them
-
-T = TypeVar("T")
 
 
 class Shard:
@@ -136,6 +109,8 @@ class Shard:
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points; their texts leave the files with `purge`, or when the shard is closed."""
+        if not point_ids:
+            return
         self.claim()
         note_deleted(self._folder)
         self.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
@@ -190,9 +165,9 @@ class Shard:
             if self._optimizes or self._in_log > _MOST_IN_LOG:
                 shard.flush()
                 self._in_log = 0
-            points = _count(shard)
+            points = count(shard)
         with disk_errors(self.where):
-            for path in (self._folder / _LOG).iterdir() if self._in_log else ():
+            for path in (self._folder / LOG).iterdir() if self._in_log else ():
                 with path.open("r+b") as file:
                     os.fsync(file.fileno())
             note_points(self._folder, points)
@@ -216,7 +191,7 @@ class Shard:
                 with self._named_errors():
                     shard.optimize()
                     shard.close()
-                    self._shard = _loaded(self._folder, config)
+                    self._shard, self._in_log = loaded(self._folder, config), 0
 
     def leave_to_others(self) -> None:
         """Build no approximate index from now on; see `optimize_elsewhere`."""
@@ -361,149 +336,3 @@ def _create(
     except Exception as error:  # Edge raises nothing more precise
         raise StoreError(f"Qdrant Edge cannot make {folder}: {error}") from error
     draft.rename(folder)
-
-
-class FolderLock:
-    """A lock on a folder, which ends with the process; others may have it, too, if it is shared.
-
-    Raises:
-        BlockingIOError: if others have one that excludes it.
-        OSError: if the folder cannot be opened.
-    """
-
-    def __init__(self, folder: Path, *, shared: bool) -> None:
-        self._file: int | None = None
-        at_fork(self)
-        if sys.platform != "win32":
-            self._file = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
-            except BaseException:
-                self.close()
-                raise
-
-    def leave_behind(self) -> None:
-        """In a forked process: leave the lock to the parent, which could not release it otherwise."""
-        self.close()
-
-    def close(self) -> None:
-        """Release it."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-
-def open_to_read(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
-    """A shard for reading, and the lock that is to be closed after it; the shard is dropped, not closed.
-
-    On a disk or in a folder that may not be written to it is a copy, as Edge opens files for writing.
-
-    Raises:
-        BlockingIOError: if another program changes the shard.
-        OSError: if there is no room for a copy.
-        UnreadableIndexError: if it is damaged.
-    """
-    lock = _patiently(lambda: _locked_to_read(folder))
-    try:
-        points = points_of_whole(folder)  # before Edge sees it
-        return _with_all(_linked(folder), points, folder), lock
-    except BaseException:
-        lock.close()
-        raise
-
-
-def open_to_change(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
-    """A shard for reading and writing, and the lock that is to be closed after it.
-
-    Raises:
-        BlockingIOError: if another program has the shard open.
-        UnreadableIndexError: if it is damaged.
-    """
-    lock = _patiently(lambda: FolderLock(folder, shared=False))
-    try:
-        points = points_of_whole(folder)
-        shard = _with_all(_patiently(lambda: _loaded(folder)), points, folder)
-        list_of_files(folder).unlink(missing_ok=True)
-    except BaseException:
-        lock.close()
-        raise
-    return shard, lock
-
-
-def settle(folder: Path) -> None:
-    """After a shard was closed: write what opening it would write, so that readers write nothing.
-
-    Who calls it has the folder locked: the list is of files that nobody writes meanwhile.
-    """
-    with closing(_loaded(folder)) as shard:
-        points = _count(shard)
-    is_private = not folder.parent.stat().st_mode & 0o077  # unless its owner has opened it to others
-    for path in (folder, *folder.rglob("*")) if is_private else ():
-        path.chmod(0o700 if path.is_dir() else 0o600)
-    write_list(folder, points, private=is_private)
-
-
-def _locked_to_read(folder: Path) -> FolderLock:
-    """The lock of a reader; the log holds nothing then that the segments do not."""
-    mark = list_of_files(folder)
-    if not mark.exists():
-        with closing(FolderLock(folder, shared=False)):
-            if not mark.exists():  # nobody else did it meanwhile
-                points = points_of_whole(folder)
-                with closing(_loaded(folder)) as shard:
-                    _with_all(shard, points, folder).flush()
-                settle(folder)
-    lock = FolderLock(folder / _LOG, shared=True)
-    if mark.exists():
-        return lock
-    lock.close()
-    raise BlockingIOError(f"{folder} was changed in between")
-
-
-def _patiently(attempt: Callable[[], T]) -> T:
-    """What an attempt returns, which may have to wait for a program that is about to end."""
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return attempt()
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-        time.sleep(_PAUSE)
-
-
-def _loaded(folder: Path, config: qdrant_edge.EdgeConfig | None = None) -> qdrant_edge.EdgeShard:
-    finish_purge(folder)
-    try:
-        return qdrant_edge.EdgeShard.load(str(folder), config)
-    except Exception as error:  # Edge raises nothing more precise
-        text = str(error)
-        if "WouldBlock" in text:
-            raise BlockingIOError(text) from error
-        raise
-
-
-def _linked(folder: Path) -> qdrant_edge.EdgeShard:
-    """The shard without its log. Edge has its files open, so that the folder of links can go at once."""
-    with tempfile.TemporaryDirectory(prefix="surprise-rerank-") as links:
-        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
-        Path(links, _CONFIG).write_text(json.dumps({**config, "wal_enabled": False}), encoding="utf-8")
-        segments, linked = (folder / _SEGMENTS).absolute(), Path(links, _SEGMENTS)
-        if os.access(segments, os.W_OK):
-            linked.symlink_to(segments, target_is_directory=True)
-        else:
-            shutil.copytree(segments, linked, copy_function=copy_file)
-        return _loaded(Path(links))
-
-
-def _count(shard: qdrant_edge.EdgeShard) -> int:
-    return int(shard.count(qdrant_edge.CountRequest(exact=True)))
-
-
-def _with_all(shard: qdrant_edge.EdgeShard, points: int | None, folder: Path) -> qdrant_edge.EdgeShard:
-    """The shard, if it has as many points as it must have."""
-    if points is not None and _count(shard) != points:
-        raise UnreadableIndexError(
-            f"{folder} is damaged: {_count(shard)} points are left of {points}; {MADE_ANEW}"
-        )
-    return shard

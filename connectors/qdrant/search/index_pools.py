@@ -230,11 +230,11 @@ class IndexPools(Pools):
         pages = chain.from_iterable(engine.scroll(fields, condition=wanted) for wanted in conditions)
         return chain.from_iterable(pages)
 
-    def points_of(self, pool: Candidates) -> list[PointId]:
-        """The points of candidates."""
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates, and their points."""
         numbers = [0] * len(pool) if pool.passages is None else [passage.number for passage in pool.passages]
         keys = self.keys(pool.ids)
-        return [point_id(keys[name], number) for name, number in zip(pool.ids, numbers, strict=True)]
+        return pool, [point_id(keys[name], number) for name, number in zip(pool.ids, numbers, strict=True)]
 
     def prepared(self, options: SearchOptions) -> SearchOptions:
         """With the tenant as a part of the filter, and what quantised vectors found rescored."""
@@ -322,10 +322,6 @@ class IndexPools(Pools):
         """A filter for all points of these documents."""
         of_these = models.FieldCondition(key=self._key_field, match=models.MatchAny(any=list(keys)))
         return models.Filter(must=[of_these])
-
-    def these(self, records: Sequence[Record]) -> models.Filter:
-        """A filter for these points."""
-        return models.Filter(must=[models.HasIdCondition(has_id=[record.id for record in records])])
 
     @property
     def _is_of_all(self) -> bool:

@@ -13,7 +13,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.engines.client import PayloadChoice, payload_selector
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
-from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
+from surprise_rerank.connectors.qdrant.schema import NUMBER, PointId, Record, given_point_id
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.queries import (
     InclusionQuestion,
@@ -139,12 +139,17 @@ class Pools(ABC):
         """Document's id -> its key, where it has one."""
 
     @abstractmethod
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates that are not known to be deleted, and their points."""
+
+    @abstractmethod
     def among(self, keys: Sequence[str]) -> models.Filter:
         """A filter for all points of these documents."""
 
-    @abstractmethod
     def these(self, records: Sequence[Record]) -> models.Filter:
         """A filter for these points."""
+        points = models.HasIdCondition(has_id=[given_point_id(record.id) for record in records])
+        return models.Filter(must=[points])
 
     def asked(self, query: Query) -> Float32Array:
         """What `near` takes: the question's dense vector, or its (m, d) tokens where documents have these."""

@@ -179,43 +179,25 @@ def by_id(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TokenSample:
-    """What a question's inclusion is measured against: token vectors of a uniform sample of the corpus.
-
-        sum_j max_y <x_j, y> / m,   unit tokens
-
-    The sample is empty where only the order counts.
-    """
-
-    tokens: TokenBatch
-
-    def asked(self, query: Query) -> InclusionQuestion | None:
-        """The question, as it is sent; None where it has no token vectors.
-
-        Raises:
-            DataError: if they are of another dimension.
-        """
-        if query.tokens is None:
-            return None
-        return InclusionQuestion(
-            query.tokens, DynaMax().pool(query.tokens, self.tokens), self.tokens.token_counts
-        )
-
-    def step(self, engine: str) -> str:
-        """The comparison in words."""
-        return f"{engine}: MaxSim of tokens over the candidates"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class InclusionQuestion:
     """A question whose inclusion is asked for: its (m, d) tokens, and what is usual.
 
-    That is the (s,) inclusion in the sample's texts, and the (s,) numbers of their tokens.
+        sum_j max_y <x_j, y> / m,   unit tokens
+
+    That is the (s,) inclusion in the texts of a uniform sample of the corpus, and the (s,) numbers of their
+    tokens. The sample is empty where only the order counts.
     """
 
     tokens: Float32Array
     usual: Float64Array
     usual_lengths: IntArray
+
+    @classmethod
+    def of(cls, query: Query, sample: TokenBatch) -> InclusionQuestion | None:
+        """Return a question as it is sent; None where it has no token vectors."""
+        if query.tokens is None:
+            return None
+        return cls(query.tokens, DynaMax().pool(query.tokens, sample), sample.token_counts)
 
     def among(
         self,

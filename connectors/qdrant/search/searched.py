@@ -17,7 +17,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
-from surprise_rerank.connectors.qdrant.schema import ALL, PointId
+from surprise_rerank.connectors.qdrant.schema import ALL
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, InclusionQuestion, SearchOptions
@@ -25,7 +25,6 @@ from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import PerProcess
 from surprise_rerank.core.terms import TermArray
 from surprise_rerank.core.tokens import TokenBatch
@@ -111,11 +110,6 @@ class SearchedCollection(ABC):
     @abstractmethod
     def layout(self) -> VectorLayout:
         """The vectors of documents that a question's can be compared with, and how they are compared."""
-
-    @property
-    def similarity(self) -> VectorSimilarity:
-        """How dense vectors are compared."""
-        return self.layout.similarity
 
     @property
     def has_tokens(self) -> bool:
@@ -246,17 +240,14 @@ class SearchedCollection(ABC):
         """The statistics that documents carry; None where they carry none."""
         return None
 
-    @abstractmethod
-    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
-        """The candidates that are not known to be deleted, and their points."""
-
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
         """What a reader of a ranking by words must know of these candidates."""
         return ()
 
     def with_inclusion(self, pool: Candidates, question: InclusionQuestion) -> Candidates:
         """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
-        pools, (pool, points) = self.pools, self.still_stored(pool)
+        pools = self.pools
+        pool, points = pools.still_stored(pool)
         wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
         asks = {"inclusion": (lambda limit: pools.inclusion(question, wanted, limit), len(points))}
         records = pools.every(asks)["inclusion"]

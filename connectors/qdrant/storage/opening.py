@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.errors import StoreError
 
 
 def check_new(options: object, settings: object, **flags: object) -> None:
@@ -23,30 +23,11 @@ def check_new(options: object, settings: object, **flags: object) -> None:
     border.optional(border.mapping, "collection_settings", settings)
 
 
-def location_of(
-    location: Location | str | os.PathLike[str] | None,
-    url: str | Sequence[str] | None,
-    collection: str,
-    *parts: Any,
-) -> Location:
-    """The place that arguments of `DocumentIndex.open` name; `parts` are the others in their order."""
-    if isinstance(location, Location):
-        if Location(None, url, collection, *parts) != Location():
-            raise DataError("a Location is given; put url, collection, api_key and so on into it")
-        return location
-    if url is None and location is not None:
-        named = Location.at(location, collection)
-        location, url, collection = named.folder, named.url, named.collection
-    return Location(None if url is not None else location, url, collection, *parts)
-
-
 def new_version(
     location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
 ) -> FolderStorage | ServerStorage:
     """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
-    if not isinstance(location, Location | str | os.PathLike):
-        border.refuse("location", location, "a folder, a url or a Location")
-    where = location if isinstance(location, Location) else Location(location)
+    where = Location.of(location)
     if where.folder is None:
         return ServerStorage.anew(where, manifest, settings)
     return FolderStorage.anew(Path(where.folder), manifest)

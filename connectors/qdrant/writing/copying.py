@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,20 +14,10 @@ from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
-    DOCUMENT_FIELDS,
-    HASH,
-    KEY,
-    MU,
-    PASSAGE_FIELDS,
-    PASSAGES,
-    PLACE,
-    SIGMA,
-    SOURCE,
-    STATISTICS,
+    STORED_FIELDS,
     SURPRISE,
     TOKEN_VECTORS,
     Point,
@@ -35,16 +25,12 @@ from surprise_rerank.connectors.qdrant.schema import (
     StoredVector,
 )
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.opening import check_new, location_of, open_storage
-from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, PointWriter
+from surprise_rerank.connectors.qdrant.storage.opening import check_new, open_storage
+from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, changing_points
 from surprise_rerank.connectors.qdrant.writing.writer import UPSERT_BYTES, UPSERT_POINTS, upsert_in_halves
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.errors import StoreError
 
-STORED_FIELDS = (
-    *(*DOCUMENT_FIELDS, HASH, SOURCE, KEY, MU, SIGMA, STATISTICS, PASSAGES, PLACE),
-    *(*PASSAGE_FIELDS, *TOKEN_FIELDS),
-)
 _PAGE = 64  # points in a request
 
 
@@ -65,11 +51,9 @@ def copy_index(
         StoreError: if another number of points was stored.
     """
     check_new(None, collection_settings, show_progress=show_progress)
-    if not isinstance(location, Location | str | os.PathLike):
-        border.refuse("location", location, "a folder, a url or a Location")
     settings = collection_settings or {}
     manifest = replace(source.manifest, files=())
-    storage = open_storage(location_of(location, None, "documents"), manifest, manifest.options, settings)
+    storage = open_storage(Location.of(location), manifest, manifest.options, settings)
     try:
         border.equal(f"points of {storage.where}", storage.engine.count(), 0, "copy to an empty place")
         version = storage.successor(replace(manifest, statistics=None, latest=None), settings)
@@ -114,8 +98,8 @@ def _copy_points(source: Storage, target: Storage, on_progress: Callable[[int], 
     options = source.reload().options
     wanted = {TOKEN_VECTORS: options.tokens, BM25: options.bm25, SURPRISE: options.surprise_vector}
     names = [DENSE, *(name for name, is_stored in wanted.items() if is_stored)]
-    writing = KeptTerms(target).changing() if options.bm25 else nullcontext(PointWriter(target.engine, None))
-    with target.engine.changing(), writing as points:
+    kept = KeptTerms(target.engine, target) if options.bm25 else None
+    with target.engine.changing(), changing_points(target.engine, kept) as points:
         for records in source.engine.scroll(STORED_FIELDS, names, batch=_PAGE):
             batches = in_batches(map(_point, records), lambda point: point.size, UPSERT_BYTES, UPSERT_POINTS)
             for batch in batches:

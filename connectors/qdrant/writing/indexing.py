@@ -13,6 +13,8 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from surprise_rerank import border
 from surprise_rerank.border import instances
 from surprise_rerank.connectors.progress import Advance
@@ -21,18 +23,17 @@ from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.multivectors import document_vectors, token_payload
 from surprise_rerank.connectors.qdrant.schema import (
-    BM25,
-    DENSE,
     HASH,
     INCOMPLETE,
     KEY,
     NUMBER,
+    OF_INDEX,
     PASSAGES,
     SOURCE,
     SURPRISE,
-    TOKEN_VECTORS,
     Payload,
     Point,
+    PointForm,
     StoredVector,
     document_key,
     document_payload,
@@ -44,7 +45,13 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.writing.inventory import Inventory, Stored
 from surprise_rerank.connectors.qdrant.writing.kept_terms import PointWriter
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
-from surprise_rerank.connectors.qdrant.writing.writer import Job, StoppedError, Writer, delete_documents
+from surprise_rerank.connectors.qdrant.writing.writer import (
+    Job,
+    StoppedError,
+    Writer,
+    delete_documents,
+    too_large_to_store,
+)
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document, Passage
@@ -69,13 +76,17 @@ class SyncReport:
     The background took so many seconds after that.
     """
 
-    added: int
-    updated: int
-    unchanged: int
-    removed: int
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
     split: int = 0
     kept: int = field(default=0, repr=False)
     background_seconds: float = field(default=0.0, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        counts = (f"{getattr(self, name)} {name}" for name in ("added", "updated", "unchanged", "removed"))
+        return ", ".join(counts)
 
 
 @dataclass(slots=True)
@@ -92,6 +103,7 @@ class Indexer:
     settle: Callable[[Sequence[Document]], Bm25 | None]  # from the first documents, how words are made
     tenant: str | None = None  # whose documents alone are taken and pruned; None for those of all
     replaces: bool = False  # whether a document may take the place of one that was read from elsewhere
+    is_complete: bool = False  # whether all is stored and removed, but for what no request can hold
     _places: Callable[[str], Sequence[str]] | None = None  # finds the documents of an id, for a message
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
 
@@ -104,13 +116,19 @@ class Indexer:
             options.tenant_filter(self.tenant)  # refuses an index without tenants
         source = instances("documents", documents, Document, "make it of Document(id=..., text=...)")
         self._places = getattr(documents, "places", None)  # as a `DocumentSource` has it
-        with Inventory(options, self.tenant, self.engine if prune else None) as inventory:
-            self._store(source, inventory, encoded, reads_on=isinstance(documents, Sequence), prune=prune)
+        pruned, form = self.engine if prune else None, self.maker.form
+        with Inventory(options, self.tenant, pruned, form) as inventory:
+            oversized = self._store(
+                source, inventory, encoded, reads_on=isinstance(documents, Sequence), prune=prune
+            )
             if prune:
                 inventory.require_some("the index")
                 self._prune(inventory.gone(documents, options))
         if self.changed or self.engine.is_grown:
             self.engine.finish()
+        self.is_complete = True
+        if oversized:
+            raise too_large_to_store(oversized)
         names = ("added", "updated", "unchanged", "removed", "split", "kept")
         return SyncReport(*(self._counts[name] for name in names))
 
@@ -122,7 +140,8 @@ class Indexer:
         *,
         reads_on: bool,
         prune: bool,
-    ) -> None:
+    ) -> dict[str, str]:
+        """Store what is new or changed; returns the documents that no request holds, and why."""
         row, encoder = 0, self.maker.encoder
         windows = encoder.windows if isinstance(encoder, PointWorkers) else _QUEUED
         with Writer(self.points, windows) as writer:
@@ -139,6 +158,7 @@ class Indexer:
                         inventory.seen(), map(self.maker.options.key_of, source if reads_on else ())
                     )
             writer.finish(inventory.seen())
+        return writer.oversized
 
     def _prune(self, gone: Iterator[tuple[str, int, bool]]) -> None:
         """Remove documents, some at a time, but those whose places are unusable."""
@@ -148,7 +168,7 @@ class Indexer:
             if removed:
                 self.engine.claim()
                 self._counts["removed"] += len(removed)
-                delete_documents(self.points, removed)
+                delete_documents(self.points, removed, self.maker.form)
 
     @property
     def changed(self) -> int:
@@ -263,7 +283,8 @@ class Indexer:
         They are so many documents and so much work, which is told batch by batch where the encoder does.
         """
         self.engine.claim()  # before the work, not after it
-        encoder, done = self.maker.encoder, 0
+        encoder: object = self.maker.encoder
+        done = 0
 
         def tell(number: int) -> None:
             nonlocal done
@@ -304,10 +325,10 @@ class Indexer:
         return keys
 
     def _stored(self, keys: Sequence[str], writer: Writer) -> dict[str, Stored]:
-        key_field = self.maker.options.key_field
-        fields = (key_field, HASH, PASSAGES, SOURCE)
-        records = writer.asking(lambda: self.engine.retrieve([point_id(key) for key in keys], fields))
-        return {record.payload[key_field]: Stored.of(record.payload) for record in records}
+        points = [self.maker.form.point_id(key) for key in keys]
+        records = writer.asking(lambda: self.engine.retrieve(points, (HASH, PASSAGES, SOURCE)))
+        states = {record.id: Stored.of(record.payload) for record in records}
+        return {key: states[str(p)] for key, p in zip(keys, points, strict=True) if str(p) in states}
 
 
 def _chunk_of(documents: Iterator[Document]) -> list[Document]:
@@ -370,16 +391,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class PointMaker:
-    """Makes the points of an index."""
+    """Makes the points of an index, or those beside somebody else's collection."""
 
     options: IndexOptions  # what is stored
-    encoder: Encoder  # makes the vectors
-    statistics: Statistics | None  # gives the moments; None where the index has none yet
+    encoder: Encoder | None  # makes the vectors; None where there are words alone
+    statistics: Statistics | None = None  # gives the moments; None where the index has none yet
     words: Bm25 | None = None  # how words are made, in the documents' language
+    form: PointForm = OF_INDEX  # what vectors and points are called
 
     def pieces(self, documents: Sequence[Document]) -> list[list[Piece]]:
         """Each document in one piece, or in as many as it has passages."""
-        if self.options.passages is None:
+        if self.options.passages is None or self.encoder is None:
             return [[Piece(d, None, 1, d.content)] for d in documents]
         split = self.options.passages.split(documents, self.encoder)
         texts = self.options.passages.texts(documents, split, self.encoder)
@@ -390,6 +412,8 @@ class PointMaker:
 
     def encoded(self, pieces: Sequence[Piece], on_progress: Progress | None = None) -> Encoded:
         """The vectors of pieces."""
+        if self.encoder is None:
+            return Encoded(np.zeros((len(pieces), 0), np.float32))
         return encode_documents(self.encoder, [piece.text for piece in pieces], on_progress)
 
     def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[Point]:
@@ -399,18 +423,20 @@ class PointMaker:
             DataError: if there is not one vector of the index's dimension for every piece, or the index
                 stores token vectors and they are missing or of another dimension.
         """
-        expected = (len(pieces), self.encoder.dimension)
-        border.equal("the shape of the dense vectors", encoded.dense.shape, expected)
-        vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
+        form, vectors = self.form, list[dict[str, StoredVector]]({} for _ in pieces)
+        if form.dense is not None and self.encoder is not None:
+            expected = (len(pieces), self.encoder.dimension)
+            border.equal("the shape of the dense vectors", encoded.dense.shape, expected)
+            vectors = [{form.dense: row} for row in encoded.dense]
         keys = [self.options.key_of(piece.document) for piece in pieces]
-        payloads = [_payload(piece) for piece in pieces]
+        payloads = [_payload(piece, form) for piece in pieces]
         if self.options.tenant is not None:
             for payload, key in zip(payloads, keys, strict=True):
                 payload[KEY] = key
         if self.options.tokens:
             tokens = pooled_tokens(self._tokens(encoded, len(pieces)), self.options.pooling)
             for i, named in enumerate(vectors):
-                named[TOKEN_VECTORS] = document_vectors(tokens, i)
+                named[form.tokens] = document_vectors(tokens, i)
                 payloads[i].update(token_payload(tokens, i))
         self._add_statistics(encoded.dense, vectors, payloads)
         if self.words is not None:
@@ -418,15 +444,16 @@ class PointMaker:
             for named, terms in zip(vectors, sparse, strict=True):
                 # Engines differ in whether such a text counts in the IDF; one without a vector never does.
                 if len(terms.indices):
-                    named[BM25] = terms
+                    named[form.words] = terms
         return [
-            Point(point_id(key, p.passage.number if p.passage else 0), named, payload)
+            Point(form.point_id(key, p.passage.number if p.passage else 0), named, payload)
             for key, p, named, payload in zip(keys, pieces, vectors, payloads, strict=True)
         ]
 
     def _tokens(self, encoded: Encoded, count: int) -> TokenBatch:
         """The token vectors of so many texts."""
-        tokens, dimension = encoded.require_tokens(), token_dimension(self.encoder)
+        tokens = encoded.require_tokens()
+        dimension = None if self.encoder is None else token_dimension(self.encoder)
         if (len(tokens), tokens.dimension) != (count, dimension):
             raise DataError(
                 f"{count} texts need as many lists of token vectors of dimension {dimension}, got "
@@ -461,7 +488,9 @@ class PointWorkers(Protocol):
         """Begin to make the points of pieces; returns what waits for them."""
 
 
-def _payload(piece: Piece) -> Payload:
+def _payload(piece: Piece, form: PointForm) -> Payload:
+    if form.is_beside:
+        return {HASH: stored_hash(piece.document)}
     if piece.passage is None:
         return document_payload(piece.document)
     payload = passage_payload(piece.document, piece.passage)

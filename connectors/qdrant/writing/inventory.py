@@ -12,7 +12,15 @@ from typing import Any, Protocol
 
 from surprise_rerank.connectors.qdrant.engines import Engine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
-from surprise_rerank.connectors.qdrant.schema import HASH, NUMBER, PASSAGES, SOURCE, tenant_of_key
+from surprise_rerank.connectors.qdrant.schema import (
+    HASH,
+    NUMBER,
+    OF_INDEX,
+    PASSAGES,
+    SOURCE,
+    PointForm,
+    tenant_of_key,
+)
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.core.files import database_errors
 from surprise_rerank.documents import Document
@@ -69,12 +77,18 @@ class Inventory:
     It is closed with the pass. An error of the disk is a `StoreError`.
     """
 
-    def __init__(self, options: IndexOptions, tenant: str | None, pruned: Engine | None = None) -> None:
+    def __init__(
+        self,
+        options: IndexOptions,
+        tenant: str | None,
+        pruned: Engine | None = None,
+        form: PointForm = OF_INDEX,
+    ) -> None:
         self._has_tenants = options.tenant is not None and tenant is None
         self._database = sqlite3.connect("", isolation_level=None)  # in memory as long as it is small
         with database_errors(_WHAT):
             self._database.executescript(_TABLES)
-            for key, state in () if pruned is None else all_stored(pruned, options, tenant):
+            for key, state in () if pruned is None else all_stored(pruned, options, tenant, form):
                 row = (key, state.hash, state.passages, state.source, tenant_of_key(key))
                 self._database.execute("INSERT INTO stored VALUES (?, ?, ?, ?, ?)", row)
 
@@ -163,14 +177,16 @@ def require_nothing_lost(before: Storage, after: Storage, documents: Iterable[Do
         )
 
 
-def all_stored(engine: Engine, options: IndexOptions, tenant: str | None) -> Iterator[tuple[str, Stored]]:
+def all_stored(
+    engine: Engine, options: IndexOptions, tenant: str | None, form: PointForm = OF_INDEX
+) -> Iterator[tuple[str, Stored]]:
     """Yield key and state of every stored document, of one tenant or of all."""
     condition = None if tenant is None else options.tenant_filter(tenant)
     fields = (options.key_field, HASH, PASSAGES, NUMBER, SOURCE)
     for batch in engine.scroll(fields, batch=_PAGE, condition=condition):
         for record in batch:
             if record.payload.get(NUMBER, 0) == 0:
-                yield record.payload[options.key_field], Stored.of(record.payload)
+                yield form.key(record, options.key_field), Stored.of(record.payload)
 
 
 def no_documents(count: int | str, where: str) -> EmptySourceError:

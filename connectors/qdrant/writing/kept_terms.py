@@ -20,12 +20,11 @@ import numpy as np
 
 from surprise_rerank.connectors.qdrant.engines import Engine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
-from surprise_rerank.connectors.qdrant.schema import BM25, Payload, Point, PointId, to_terms
-from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.files import digest_of
+from surprise_rerank.connectors.qdrant.schema import BM25, Payload, Point, PointId, Record, to_terms
+from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, FolderFiles, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.process import PerProcess
-from surprise_rerank.core.terms import TermArray, TermBatch
+from surprise_rerank.core.terms import TermArray
 from surprise_rerank.errors import DataError, StoreError
 
 FILE = "terms.json"
@@ -51,18 +50,22 @@ class MissingPartsError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is stored beside the parts: how many points, those with a term, terms; parts of which table."""
+    """What is stored beside the parts: how many points, those with a term, terms; parts of which table.
+
+    The last change has a name, by which readers know that parts are others, though all numbers are as before.
+    """
 
     points: int
     filled: int
     terms: int
     parts: int
     table: str
+    change: str
 
     @classmethod
     def of(cls, statistics: TermStatistics) -> Head:
         """Return the head of statistics that are in memory, in one part."""
-        return cls(statistics.points, statistics.filled, len(statistics.terms), 1, "")
+        return cls(statistics.points, statistics.filled, len(statistics.terms), 1, "", "")
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Head | None:
@@ -78,13 +81,27 @@ class Head:
 
 
 class KeptTerms:
-    """The term statistics of one version of an index, kept right while points change. Threads may share it.
+    """The term statistics of a collection's points, kept right while they change. Threads may share it.
 
-    Of several writers on a server none stores its own, unless its mark is still there at the end.
+    Of several writers none stores its own, unless its mark is still there at the end.
+
+    Args:
+        engine: has the points.
+        files: what is beside them.
+        vector: the sparse vectors.
+        is_shared: whether others may change the points while they are open here.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(
+        self,
+        engine: Engine,
+        files: FolderFiles | CollectionFiles,
+        vector: str = BM25,
+        *,
+        is_shared: bool | None = None,
+    ) -> None:
+        self._engine, self._files, self.vector = engine, files, vector
+        self._is_alone = not (engine.kind == "server" if is_shared is None else is_shared)
         self._lock = PerProcess(threading.RLock)
         self._head: Head | None = None
         self._whole: TermStatistics | None = None  # of all terms, where they were counted and not stored
@@ -112,16 +129,6 @@ class KeptTerms:
             changes = self._changes if terms is None else [change.among(terms) for change in self._changes]
             return TermStatistics.total([*stored, *changes])
 
-    @contextmanager
-    def changing(self) -> Iterator[PointWriter]:
-        """Something to change points by, in one thread at a time; at the end the statistics are stored."""
-        writer = PointWriter(self._storage.engine, self)
-        try:
-            yield writer
-        finally:
-            if self._is_changing:
-                self._end(counted=not writer.is_lost)
-
     def begin(self) -> None:
         """Before the first change: know what there is, and set the mark."""
         with self._lock.get():
@@ -129,15 +136,16 @@ class KeptTerms:
                 return
             if self._head is None or not self._is_alone:  # others may have written since it was read
                 self._read()
-            self._storage.engine.claim()  # the mark is not for readers
+            self._engine.claim()  # the mark is not for readers
             self._write(_CHANGING + uuid.uuid4().hex.encode())
             self._published = self._head.table if self._head else ""
             self._is_changing = True
 
-    def change(self, added: TermBatch, removed: TermBatch) -> None:
+    def change(self, added: Sequence[Point], removed: Sequence[Record]) -> None:
         """Points were stored in place of others."""
         with self._lock.get():
-            changes = [TermStatistics.of(added), TermStatistics.of(removed, -1)]
+            stored, replaced = to_terms(added, self.vector), to_terms(removed, self.vector)
+            changes = [TermStatistics.of(stored), TermStatistics.of(replaced, -1)]
             self._changes += changes
             self._entries += sum(len(change.terms) for change in changes)
             if self._entries > _PENDING:
@@ -145,29 +153,27 @@ class KeptTerms:
                 if len(self._changes[0].terms) > _MOST_PENDING:
                     # In a table of its own: readers have the one before until the end.
                     self._use(self._with_changes(in_place=False))
-                    self._storage.delete_tables({self._published, self._table})
+                    self._files.delete_tables({self._published, self._table})
 
-    def _end(self, *, counted: bool) -> None:
+    def end(self, *, counted: bool) -> None:
+        """After the last change: take the mark off, and store the statistics if they were counted."""
         with self._lock.get():
+            if not self._is_changing:
+                return
             self._is_changing = False
             # A store that cannot be written keeps the mark. What was done to its points stands.
             with suppress(StoreError):
-                if counted and self._storage.holds(FILE, self._seen):
+                if counted and self._files.holds(FILE, self._seen):
                     head = self._with_changes(in_place=True)
-                    if self._storage.holds(FILE, self._seen):
+                    if self._files.holds(FILE, self._seen):
                         self._write(head.to_bytes())
                         self._use(head)
                         with suppress(StoreError):
-                            self._storage.delete_tables({head.table})
+                            self._files.delete_tables({head.table})
                         return
             self._use(None)
             with suppress(StoreError):
                 self._write(_STALE)
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether no other process can change it while it is open here."""
-        return self._storage.engine.kind != "server"
 
     @property
     def _table(self) -> str:
@@ -179,7 +185,7 @@ class KeptTerms:
             return False
         self._looked = time.monotonic()
         try:
-            return not self._storage.holds(FILE, self._seen)
+            return not self._files.holds(FILE, self._seen)
         except CollectionGone:  # the index was rebuilt; what counts finds the version in use
             return True
         except StoreError:  # a question needs the points, and does not fail for newer statistics
@@ -197,8 +203,8 @@ class KeptTerms:
         A distrusted table has lost parts: it was replaced by another one, or it is damaged.
         """
         self._looked = time.monotonic()
-        count = self._storage.engine.count()  # first: it finds the version in use
-        content = self._storage.read_file(FILE) or b""
+        count = self._engine.count()  # first: it finds the version in use
+        content = self._files.read_file(FILE) or b""
         self._seen = digest_of(content or None)
         is_written = content.startswith(_CHANGING) and not self._is_alone
         if is_written and self._head is not None and distrusted is None:
@@ -207,12 +213,13 @@ class KeptTerms:
         if head is not None and head.points == count and head.table != distrusted:
             self._use(head)
             return
-        counted = TermStatistics.counted(self._storage.engine.scroll((), (BM25,)))
+        pages = self._engine.scroll((), (self.vector,))
+        counted = TermStatistics.counted(pages, self.vector)
         self._use(Head.of(counted), counted)
         # Who may not write searches all the same. Who reads a folder writes nothing there.
         with suppress(StoreError):
             is_shown = count and not self._is_alone and not is_written
-            if is_shown and self._storage.holds(FILE, self._seen):
+            if is_shown and self._files.holds(FILE, self._seen):
                 head = self._with_changes(in_place=False)
                 self._write(head.to_bytes())
                 self._use(head)
@@ -236,11 +243,11 @@ class KeptTerms:
         if len(self._parts) + len(numbers) > _PARTS_HELD:
             self._parts = {}
         missing = [number for number in numbers if number not in self._parts]
-        contents = self._storage.read_parts(head.table, missing) if missing else {}
+        contents = self._files.read_parts(head.table, missing) if missing else {}
         try:
             read = {number: TermStatistics.from_bytes(contents[number]) for number in missing}
         except (KeyError, DataError) as error:
-            raise MissingPartsError(f"{self._storage.where}: term statistics are incomplete") from error
+            raise MissingPartsError(f"{self._engine.where}: term statistics are incomplete") from error
         if len(numbers) <= _PARTS_READ:
             self._parts |= read
         return {number: self._parts.get(number) or read[number] for number in numbers}
@@ -256,9 +263,9 @@ class KeptTerms:
         if in_place and is_narrow and self._whole is None:
             stored = self._read_parts(head, changes)
             parts = {i: TermStatistics.total([stored[i], part]) for i, part in changes.items()}
-            self._storage.write_parts(head.table, {i: part.to_bytes() for i, part in parts.items()})
+            self._files.write_parts(head.table, {i: part.to_bytes() for i, part in parts.items()})
             terms = head.terms + sum(len(part.terms) - len(stored[i].terms) for i, part in parts.items())
-            return Head(points, filled, terms, head.parts, head.table)
+            return Head(points, filled, terms, head.parts, head.table, uuid.uuid4().hex)
         count, table, terms = head.parts, uuid.uuid4().hex, 0
         while count * _PART_TERMS < most:
             count *= 2
@@ -271,12 +278,23 @@ class KeptTerms:
                 split = total.by_part(count)
                 for number in range(i, count, head.parts):
                     contents[number] = split.get(number, _NONE).to_bytes()
-            self._storage.write_parts(table, contents)
-        return Head(points, filled, terms, count, table)
+            self._files.write_parts(table, contents)
+        return Head(points, filled, terms, count, table, uuid.uuid4().hex)
 
     def _write(self, content: bytes) -> None:
-        self._storage.write_file(FILE, content)
+        self._files.write_file(FILE, content)
         self._seen = digest_of(content)
+
+
+@contextmanager
+def changing_points(engine: Engine, kept: KeptTerms | None) -> Iterator[PointWriter]:
+    """Something to change points by, in one thread at a time; at the end their statistics are stored."""
+    writer = PointWriter(engine, kept)
+    try:
+        yield writer
+    finally:
+        if kept is not None:
+            kept.end(counted=not writer.is_lost)
 
 
 class PointWriter:
@@ -292,9 +310,9 @@ class PointWriter:
             self._points.upsert(points)
             return
         with self._change(self._kept):
-            before = self._points.retrieve([str(point.id) for point in points], (), (BM25,))
+            before = self._points.retrieve([point.id for point in points], (), (self._kept.vector,))
             self._points.upsert(points)
-            self._kept.change(to_terms(points), to_terms(before))
+            self._kept.change(points, before)
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points."""
@@ -304,9 +322,9 @@ class PointWriter:
         for start in range(0, len(point_ids), _DELETED):
             part = point_ids[start : start + _DELETED]
             with self._change(self._kept):
-                before = self._points.retrieve(part, (), (BM25,))
+                before = self._points.retrieve(part, (), (self._kept.vector,))
                 self._points.delete(part)
-                self._kept.change(TermBatch.empty(0), to_terms(before))
+                self._kept.change([], before)
 
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points, which have no terms."""

@@ -10,7 +10,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank import border
-from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
+from surprise_rerank.connectors.qdrant.manifest import StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     MU,
@@ -149,13 +149,6 @@ def require_model(ensemble: Ensemble, model: str, where: str) -> None:
         raise IndexMismatchError(
             f"the ensemble is of model {ensemble.model!r}, {where} is of {model!r}; use one model for both"
         )
-
-
-def require_same_space(ensemble: Ensemble, manifest: Manifest, where: str) -> None:
-    """Refuse an ensemble of another model or dimension than an index; see `require_model`."""
-    require_model(ensemble, manifest.model, where)
-    dimension = ensemble.dimension
-    border.equal("the ensemble's dimension", dimension, manifest.dimension, "encode both with one model")
 
 
 def behind(storage: Storage, record: StatisticsRecord) -> int:

@@ -159,10 +159,6 @@ class TermStatistics:
         arrays = (getattr(self, name)[rows] for name in ("terms", "counts", "sums", "squares"))
         return TermStatistics(points, filled, *arrays)
 
-    def has_one_of(self, query: SparseVector) -> bool:
-        """Whether a point has a term of a query."""
-        return bool(np.isin(np.asarray(query.indices, np.uint32), self.terms).any())
-
     def _idf(self, terms: TermArray) -> Float64Array:
         """(m,) of some terms; that of a term that no point has is the largest."""
         counts = self._of(terms, self.counts)

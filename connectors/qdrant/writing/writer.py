@@ -12,9 +12,11 @@ from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, To
 from surprise_rerank.connectors.qdrant.schema import (
     HASH,
     INCOMPLETE,
+    OF_INDEX,
     PASSAGES,
     Payload,
     Point,
+    PointForm,
     PointId,
     point_id,
 )
@@ -64,7 +66,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="surprise-rerank-writer", daemon=True)
         self._error: BaseException | None = None
         self._missing: dict[str, None] = {}  # ids that are not known to be stored, in their order
-        self._oversized: dict[str, str] = {}  # id -> why no request holds it
+        self.oversized: dict[str, str] = {}  # id -> why no request holds it
         self._lock = threading.Lock()
 
     def __enter__(self) -> Writer:
@@ -112,8 +114,6 @@ class Writer:
         self._stop()
         if self._error is not None:
             self.give_up(seen, [])
-        if self._oversized:
-            raise too_large_to_store(self._oversized)
 
     def give_up(self, seen: Iterable[str], unread: Iterable[str]) -> None:
         """Raise the error, with the ids that are not known to be stored: of those seen, and of the rest.
@@ -161,8 +161,8 @@ class Writer:
         others = [(job.key, point) for job, point in points if HASH not in point.payload]
         for batch in (*_batches(firsts), *_batches(others)):
             self._upsert(batch)
-        whole = [job for job in several if job.is_last and job.key not in self._oversized]
-        surplus = [p for job in whole for p in points_of(job.key, range(job.count, job.before))]
+        whole = [job for job in several if job.is_last and job.key not in self.oversized]
+        surplus = [point_id(job.key, n) for job in whole for n in range(job.count, job.before)]
         self._points.delete(surplus)
         self._points.set_payloads(
             [(point_id(job.key), {HASH: job.hash, PASSAGES: job.count}) for job in whole]
@@ -173,7 +173,7 @@ class Writer:
         """Store points; returns the ids of documents whose point no request can hold."""
         refused = upsert_in_halves(self._points.upsert, [point for _, point in batch])
         reasons = {name: refused[point.id] for name, point in batch if point.id in refused}
-        self._oversized |= reasons
+        self.oversized |= reasons
         return set(reasons)
 
 
@@ -205,11 +205,6 @@ def too_large_to_store(reasons: Mapping[str, str]) -> IndexingError:
     )
 
 
-def points_of(key: str, numbers: Iterable[int]) -> list[str]:
-    """Ids of the points of some passages of a document."""
-    return [point_id(key, number) for number in numbers]
-
-
 def _incomplete(job: Job, first: Point) -> Point:
     """The first point, marked until the others are stored; it knows of every passage that may exist."""
     mark = INCOMPLETE if job.before else f"{INCOMPLETE}{job.hash}"
@@ -229,7 +224,9 @@ def _named(ids: Sequence[str]) -> str:
     return f"{len(ids)} documents ({shown}{', ...' if len(ids) > _NAMED else ''}) are"
 
 
-def delete_documents(writer: PointWriter, documents: Sequence[tuple[str, int]]) -> None:
+def delete_documents(
+    writer: PointWriter, documents: Sequence[tuple[str, int]], form: PointForm = OF_INDEX
+) -> None:
     """Remove documents with all their points.
 
     A document is there as long as its first point is, so that goes last: what is interrupted can be repeated.
@@ -237,6 +234,7 @@ def delete_documents(writer: PointWriter, documents: Sequence[tuple[str, int]]) 
     Args:
         writer: deletes points.
         documents: key and number of passages of each.
+        form: of the points.
     """
-    writer.delete([p for key, passages in documents for p in points_of(key, range(1, passages))])
-    writer.delete([p for key, _ in documents for p in points_of(key, [0])])
+    writer.delete([form.point_id(key, n) for key, passages in documents for n in range(1, passages)])
+    writer.delete([form.point_id(key) for key, _ in documents])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.candidates import Hit, verdict_json
-from surprise_rerank.connectors.highlights import excerpts
+from surprise_rerank.connectors.qdrant.highlights import excerpts
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.cli.console import body, shortened, shown_percentile

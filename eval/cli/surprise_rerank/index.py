@@ -497,10 +497,7 @@ def _report(
         "seconds": seconds,
         "skipped": skipped,
     }
-    first = (
-        f"{location}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
-        f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
-    )
+    first = f"{location}: {done}, {done.split} split into passages; {len(opened)} documents"
     parts = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
     if done.background_seconds >= 0.05:
         parts.append(f"the background took {done.background_seconds:.1f} s")

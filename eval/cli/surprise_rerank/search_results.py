@@ -15,7 +15,7 @@ from rich.text import Text
 from surprise_rerank.answers import Answer, SearchSettings
 from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.attached.opening import open_collection
-from surprise_rerank.connectors.highlights import Excerpt, excerpts
+from surprise_rerank.connectors.qdrant.highlights import Excerpt, excerpts
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
