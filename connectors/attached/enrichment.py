@@ -241,7 +241,7 @@ class Enricher:
         with self.points.changing(), beside.changing():
             self._prepare()
             with changing_points(beside, kept) as points:
-                indexer = Indexer(beside, points, self._maker(), work, lambda _: words)
+                indexer = Indexer(beside, points, self._maker(), work, lambda _: words, may_be_empty=True)
                 try:
                     with counting(lambda: indexer.changed):
                         return indexer.run(self._documents(), prune=True)

@@ -329,6 +329,8 @@ def test_what_was_added_changed_and_deleted_is_found(store):
     assert current.notes == ()
     assert current.ids[0] == "3"
     assert collection.sync().unchanged == 48
+    store.delete(*(record.id for record in store.everything()))
+    assert collection.sync().removed == 48
 
 
 def test_multivectors_of_a_model_are_its_tokens(store):

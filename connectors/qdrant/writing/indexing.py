@@ -102,8 +102,9 @@ class Indexer:
     work: Advance
     settle: Callable[[Sequence[Document]], Bm25 | None]  # from the first documents, how words are made
     tenant: str | None = None  # whose documents alone are taken and pruned; None for those of all
+    may_be_empty: bool = False  # whether to prune all that is stored where there are no documents
     replaces: bool = False  # whether a document may take the place of one that was read from elsewhere
-    is_complete: bool = False  # whether all is stored and removed, but for what no request can hold
+    is_complete: bool = False  # all is stored, but for what no request can hold
     _places: Callable[[str], Sequence[str]] | None = None  # finds the documents of an id, for a message
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
 
@@ -122,7 +123,8 @@ class Indexer:
                 source, inventory, encoded, reads_on=isinstance(documents, Sequence), prune=prune
             )
             if prune:
-                inventory.require_some("the index")
+                if not self.may_be_empty:
+                    inventory.require_some("the index")
                 self._prune(inventory.gone(documents, options))
         if self.changed or self.engine.is_grown:
             self.engine.finish()
