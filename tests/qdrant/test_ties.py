@@ -9,6 +9,8 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import Document, FunctionEncoder
+from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.search.pools import settled
 from surprise_rerank.core.arrays import Float32Array
 
 COPIES = [Document(f"c{i:02d}", "w1 w2 w3 w4 w5") for i in range(12)]
@@ -38,3 +40,10 @@ def test_copies_of_a_text_come_in_the_order_of_their_ids(open_index, seed, has_t
         # What Qdrant computes is float32, in whatever form it comes back.
         scores = index.pipeline("cosine").search("w1 w2 w9").scores
         assert scores.tolist() == scores.astype(np.float32).tolist()
+
+
+def test_scores_that_differ_by_rounding_are_equals():
+    scores = {"d": 39.370674, "b": 39.370670, "c": 39.3, "e": 2.0, "a": 1.9999999, "f": 0.0}
+    records = [Record(name, {}, {}, score) for name, score in scores.items()]
+    assert [record.id for record in settled(records)] == [*"bdcaef"]
+    assert settled([]) == []

@@ -35,6 +35,7 @@ from surprise_rerank.connectors.qdrant.search.pools import (
     Pools,
     Search,
     not_stored,
+    settled,
 )
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
@@ -130,7 +131,7 @@ class IndexPools(Pools):
             waiting = [i for i, records in answers.items() if len(records) >= limits[i]]
             limits, each = {}, 2 * each  # one document may have most of the points
             for i, records in answers.items():
-                points[i] = sorted([*points[i], *records], key=lambda record: -record.score)
+                points[i] = settled(sorted([*points[i], *records], key=lambda record: -record.score))
                 keys = self._documents_of(points[i])
                 missing = searches[i].wanted - len(keys)
                 if i in waiting and missing > 0:

@@ -33,6 +33,7 @@ Asked: TypeAlias = Callable[[int], models.QueryRequest]
 
 # Times as many points are asked for as documents have on average, where all of theirs are wanted.
 _MORE = 2
+_ROUNDING = 1e-6  # of a score: what sums of float32 in another order differ by, and more
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ class Pools(ABC):
         """The points of the best documents of each search; what all of them ask is one request."""
         # A stage must also pass on what is skipped.
         requests = [self.request(s.plan(s.wanted), s.depth, s, s.options) for s in searches]
-        return [Found(records, records) for records in self.ask(requests)]
+        return [Found(records, records) for records in map(settled, self.ask(requests))]
 
     def every(self, requests: Mapping[str, tuple[Asked, int]]) -> dict[str, list[Record]]:
         """All points that each of several requests can find; what all of them ask is one request.
@@ -296,6 +297,22 @@ def once(requests: Mapping[str, models.QueryRequest]) -> dict[str, tuple[Asked, 
 def scores_of(records: Sequence[Record]) -> Float64Array:
     """(n,) what a search gave its points."""
     return np.array([record.score for record in records], np.float64)
+
+
+def settled(records: Sequence[Record]) -> list[Record]:
+    """The points of a search, best first, of which those whose scores differ by rounding go by their ids.
+
+    Qdrant adds the weights of words in the order of its segments, so equals of one index differ by some
+    1e-7 in another of the same documents.
+    """
+    ordered: list[Record] = []
+    equals: list[Record] = []
+    for record in records:
+        if equals and equals[-1].score - record.score > _ROUNDING * abs(record.score):
+            ordered += sorted(equals, key=lambda equal: equal.id)
+            equals = []
+        equals.append(record)
+    return ordered + sorted(equals, key=lambda equal: equal.id)
 
 
 def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:

@@ -102,8 +102,8 @@ class Indexer:
     work: Advance
     settle: Callable[[Sequence[Document]], Bm25 | None]  # from the first documents, how words are made
     tenant: str | None = None  # whose documents alone are taken and pruned; None for those of all
-    may_be_empty: bool = False  # whether to prune all that is stored where there are no documents
     replaces: bool = False  # whether a document may take the place of one that was read from elsewhere
+    may_be_empty: bool = False  # whether to prune all that is stored where there are no documents
     is_complete: bool = False  # all is stored, but for what no request can hold
     _places: Callable[[str], Sequence[str]] | None = None  # finds the documents of an id, for a message
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
