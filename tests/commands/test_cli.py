@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.bench import error_line
 from helpers.files import write_rows
 from helpers.programs import exit_code
 
@@ -68,15 +69,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return code, out, err
 
     return call
-
-
-def one_error_line(answer: tuple[int, str, str]) -> str:
-    code, out, err = answer
-    assert code == 2, (out, err)
-    assert out == ""
-    assert err.count("\n") == 1, err
-    assert err.startswith("Error: ")
-    return err
 
 
 def evaluated(folder: Path) -> dict[str, Any]:
@@ -185,7 +177,7 @@ def test_a_missing_extra_is_a_line_and_not_a_failure(run, beir, monkeypatch):
     assert "bm25-lucene: not measured" in err
     assert "pip install 'surprise-rerank[pyserini]'" in err
     assert "fusion-lucene: without BM25" in err
-    assert "pyserini" in one_error_line(run("--dataset", beir, "--systems", "bm25-lucene", "-q"))
+    assert "pyserini" in error_line(run("--dataset", beir, "--systems", "bm25-lucene", "-q"))
 
 
 def test_help_has_examples_and_needs_no_torch():
@@ -237,7 +229,7 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], str, str]] = [
 @pytest.mark.parametrize(("change", "options", "named"), BAD_INPUT)
 def test_bad_input_is_one_line_before_anything_is_measured(run, beir, change, options, named):
     change(beir)
-    assert named in one_error_line(run("--dataset", beir, *options.replace("BEIR", str(beir)).split(), "-q"))
+    assert named in error_line(run("--dataset", beir, *options.replace("BEIR", str(beir)).split(), "-q"))
 
 
 def test_without_a_network_the_line_tells_where_data_sets_are_looked_for(tmp_path):
@@ -249,7 +241,7 @@ def test_without_a_network_the_line_tells_where_data_sets_are_looked_for(tmp_pat
     code = "from surprise_rerank.eval.cli.rerank_eval.main import main; main()"
     command = [sys.executable, "-P", "-c", code, "--dataset", "beir/arguana", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert "IR_DATASETS_HOME" in one_error_line((done.returncode, done.stdout, done.stderr))
+    assert "IR_DATASETS_HOME" in error_line((done.returncode, done.stdout, done.stderr))
 
 
 def test_an_index_of_another_model_is_refused(run, beir, tmp_path):
@@ -257,7 +249,7 @@ def test_an_index_of_another_model_is_refused(run, beir, tmp_path):
     (manifest,) = (tmp_path / "cache").glob("*/qdrant/1/manifest.json")
     values = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**values, "model": "bge-base", "fingerprint": "0123"}))
-    error = one_error_line(run("--dataset", beir, "--systems", "cosine", "-q"))
+    error = error_line(run("--dataset", beir, "--systems", "cosine", "-q"))
     assert "bge-base" in error
     assert "all-MiniLM-L6-v2" in error
 
