@@ -18,18 +18,9 @@ _DEEPEST = 20  # filters in filters
 
 def require_tests(query_filter: models.Filter, place: str = "filter") -> None:
     """Refuse, by a DataError, a condition that tests nothing, as `Range()`."""
-    groups = [(name, getattr(query_filter, name)) for name in ("must", "should", "must_not")]
-    groups += [("min_should", query_filter.min_should.conditions)] if query_filter.min_should else []
-    for name, conditions in groups:
-        listed = conditions if isinstance(conditions, list) else [] if conditions is None else [conditions]
-        for row, condition in enumerate(listed):
-            where = f"{place}.{name}[{row}]"
-            if isinstance(condition, models.Filter):
-                require_tests(condition, where)
-            elif isinstance(condition, models.NestedCondition):
-                require_tests(condition.nested.filter, f"{where}.nested.filter")
-            elif isinstance(condition, models.FieldCondition):
-                _require_test(condition.model_dump(exclude_none=True), where)
+    for condition, where in _conditions(query_filter.model_dump(exclude_none=True, by_alias=True), place, 1):
+        if "key" in condition:
+            _require_test(condition, where)
 
 
 def _names(*kinds: type[BaseModel]) -> list[str]:
