@@ -89,6 +89,8 @@ def test_a_string_is_no_list_of_its_letters(index):
     assert index.statistics().record.count == 3
     with pytest.raises(DataError, match=r"documents\[0\] must be a Document, got {'id': '3'}"):
         index.sync([{"id": "3"}])
+    with pytest.raises(DataError, match="query must be a Query, got 'why'; search by words with a pipeline"):
+        index.search("why", 3)
 
 
 @pytest.mark.parametrize("kind", ["list", "generator", "array", "column"])

@@ -266,6 +266,9 @@ class SearchedCollection(ABC):
 
         Fields are `dense`, `tokens`, `documents`. An exact search leaves the approximate index out.
         """
+        border.instance(
+            "query", query, Query, "search by words with a pipeline: index.pipeline().search(...)"
+        )
         pools, chosen = self.pools, options.exactly() if exact else options
         dense = pools.asked(query)
         return pools.run(Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
