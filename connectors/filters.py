@@ -8,21 +8,19 @@ is no other field of a document is metadata too. LlamaIndex's are `MetadataFilte
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from qdrant_client import models
 
 from surprise_rerank import border
+from surprise_rerank.connectors.qdrant.payloads import quoted
 from surprise_rerank.errors import DataError
 
 _Comparison: TypeAlias = Callable[[str, Any], models.Condition]
 
 # What else a Haystack document has: an index has other vectors and scores, and content is not filtered by.
 _UNFILTERED = ("content", "blob", "meta", "score", "embedding", "sparse_embedding")
-# What needs no quotes in a path of Qdrant.
-_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 # Qdrant compares ranges in float64, which tells all integers below this one apart.
 _EXACT = 2**53
 
@@ -81,8 +79,7 @@ def _path(key: str, root: str) -> str:
     # Qdrant has no way to write these two characters.
     if not all(parts) or any(mark in key for mark in '"\\'):
         border.refuse("a filter's field", key, 'keys with no " and no \\ in them', "join them by single dots")
-    quoted = (part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)
-    return ".".join([*([root] if root else []), *quoted])
+    return ".".join([*([root] if root else []), *map(quoted, parts)])
 
 
 def _key(field: Any, root: str, id_key: str) -> str:

@@ -14,8 +14,8 @@ from surprise_rerank.answers import SearchOptions, SearchSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, LexicalIndex, with_words
 from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, narrowable
-from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, to_document
-from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, PassagePools
+from surprise_rerank.connectors.qdrant.schema import ALL
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
@@ -72,13 +72,13 @@ class RankedCollection(SearchedCollection):
 
     def of_tenant(self, tenant: str) -> RankedCollection:
         """One tenant's documents, with the same methods; see `SearchedCollection.of_tenant`."""
-        return TenantDocuments(self, tenant)
+        return IndexView(self, tenant)
 
     def by_unit(self, unit: Unit) -> RankedCollection:
         """Return the collection whose candidates are documents, or their passages where these are stored."""
         border.choice("unit", unit, get_args(Unit))
         has_passages = self.storage is not None and self.storage.manifest.options.passages is not None
-        return StoredPassages(self) if unit == "passage" and has_passages else self
+        return IndexView(self, None, unit) if unit == "passage" and has_passages else self
 
     def pipeline(
         self,
@@ -222,18 +222,38 @@ class RankedCollection(SearchedCollection):
 
 
 def _shared(name: str) -> Any:
-    """Return a property of a view that is what the collection has that it is of."""
-    return property(attrgetter(f"_whole.{name}"))
+    """Return a property of a view that is what the index has that it is of."""
+    return property(attrgetter(f"_index.{name}"))
 
 
-class _View(RankedCollection):
-    """A collection seen in another way; a subclass says in which."""
+class IndexView(RankedCollection):
+    """An index of which a search finds one tenant's documents alone, or passages in place of documents.
 
-    _whole: RankedCollection
+    Documents have the ids that are the tenant's; those of the tenant `ALL` have the tenant before them. What
+    scores are measured against is the whole index: its ensembles, samples and statistics of words, so that
+    scores are those of a pipeline of the whole index that searches for the tenant. Backgrounds and fitted
+    weights are the tenant's, where it has some, else the index's.
+
+    Raises:
+        DataError: if a tenant is named, and the collection is no index with tenants.
+    """
+
+    def __init__(self, index: RankedCollection, tenant: str | None, unit: Unit = "document") -> None:
+        if tenant is not None:
+            if index.storage is None:
+                raise DataError(
+                    f"tenant={tenant!r} is for an index of surprise-rerank, and {index.where} is none; leave "
+                    "it away, or filter"
+                )
+            index.storage.manifest.options.tenant_filter(tenant)
+        self._index, self._whose, self.unit = index, tenant, unit
+        self.tenant = None if tenant == ALL else tenant
+        self.where = index.where if self.tenant is None else f"{index.where}, tenant {tenant!r}"
+        self.files = TenantFiles(lambda: index.files, ALL if tenant is None else tenant)
 
     storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
     id_key, metadata_key, layout = map(_shared, ("id_key", "metadata_key", "layout"))
-    words, remedy = map(_shared, ("words", "remedy"))
+    words, remedy, corpus = map(_shared, ("words", "remedy", "corpus"))
     encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
     sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
     statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
@@ -241,71 +261,9 @@ class _View(RankedCollection):
     changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
 
     @property
-    def corpus(self) -> RankedCollection:
-        """The whole collection."""
-        return cast(RankedCollection, self._whole.corpus)
-
-    def close(self) -> None:
-        """Nothing: whoever opened the collection closes it."""
-
-
-class StoredPassages(_View):
-    """An index, or a tenant's documents in it, of which a search finds passages in place of documents."""
-
-    def __init__(self, whole: RankedCollection) -> None:
-        self._whole = whole
-
-    files, where, tenant = map(_shared, ("files", "where", "tenant"))
-    documents, sample_documents, changed_since = map(
-        _shared, ("documents", "sample_documents", "changed_since")
-    )
-
-    @property
-    def pools(self) -> PassagePools:
-        """Candidates that are passages; what retrievers are made of."""
-        assert self.storage is not None
-        whole = self._whole.pools
-        return PassagePools(self.storage, whole.density, cast(IndexPools, whole).tenant)
-
-    def __len__(self) -> int:
-        return len(self._whole)
-
-    def of_tenant(self, tenant: str) -> RankedCollection:
-        """The passages of one tenant's documents; see `SearchedCollection.of_tenant`."""
-        return StoredPassages(self._whole.of_tenant(tenant))
-
-    def by_unit(self, unit: Unit) -> RankedCollection:
-        """Return these passages, or the documents that they are of."""
-        return self if unit == "passage" else self._whole
-
-
-class TenantDocuments(_View):
-    """One tenant's documents of an index, or those of `ALL`: these alone are found, and have the ids.
-
-    What scores are measured against is the whole index: its ensembles, samples and statistics of words, so
-    that scores are those of a pipeline of the whole index that searches for the tenant. Backgrounds and
-    fitted weights are the tenant's, where it has some, else the index's.
-
-    Raises:
-        DataError: if the collection is no index with tenants.
-    """
-
-    def __init__(self, corpus: RankedCollection, tenant: str) -> None:
-        if corpus.storage is None:
-            raise DataError(
-                f"tenant={tenant!r} is for an index of surprise-rerank, and {corpus.where} is none; leave it "
-                "away, or filter"
-            )
-        corpus.storage.manifest.options.tenant_filter(tenant)
-        self._whole, self._whose = corpus, tenant
-        self.tenant = None if tenant == ALL else tenant
-        self.files = TenantFiles(lambda: corpus.files, tenant)
-        self.where = corpus.where if tenant == ALL else f"{corpus.where}, tenant {tenant!r}"
-
-    @property
     def pools(self) -> IndexPools:
-        """Candidates of the tenant's documents; what retrievers are made of."""
-        return IndexPools(self.storage, self._whole.pools.density, self._whose)
+        """Candidates of the tenant's documents, or of their passages; what retrievers are made of."""
+        return IndexPools(self.storage, self._index.pools.density, self._whose, self.unit)
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
@@ -313,7 +271,10 @@ class TenantDocuments(_View):
         return self.pools.documents
 
     def __len__(self) -> int:
-        return int(self.storage.engine.count(self.pools.firsts()))
+        return len(self._index) if self._whose is None else self.storage.engine.count(self.pools.firsts())
+
+    def close(self) -> None:
+        """Nothing: whoever opened the index closes it."""
 
     def changed_since(self, background: QuestionBackground) -> int:
         """How many documents came, changed or went since a background was measured.
@@ -321,21 +282,29 @@ class TenantDocuments(_View):
         One that was measured over the whole index has its number of documents, and its changes count. Of the
         tenant's, which has about the tenant's number, only the difference in numbers is known.
         """
-        changed = self._whole.changed_since(background)
+        changed = self._index.changed_since(background)
         return changed if self.tenant is None else min(changed, abs(len(self) - background.documents))
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many of the tenant's documents, the same in every run."""
-        records = self.storage.engine.smallest(size, DOCUMENT_FIELDS, self.pools.firsts())
-        return tuple(to_document(record.payload) for record in records)
+        if self._whose is None:
+            return self._index.sample_documents(size)
+        pools, layout = self.pools, self.pools.payloads
+        records = self.storage.engine.smallest(size, layout.document_fields(), pools.firsts())
+        return tuple(layout.document(record.id, record.payload) for record in records)
 
-    def of_tenant(self, tenant: str) -> TenantDocuments:
-        """Return a tenant's documents of those of all; a DataError for those of another tenant."""
-        if self._whose == ALL != tenant:
-            return TenantDocuments(self._whole, tenant)
-        if tenant != self._whose:
+    def of_tenant(self, tenant: str) -> RankedCollection:
+        """Return a tenant's part of what is of all; a DataError for what is of another tenant."""
+        if tenant == self._whose:
+            return self
+        if self._whose not in (None, ALL):
             raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
-        return self
+        return IndexView(self._index, tenant, self.unit)
+
+    def by_unit(self, unit: Unit) -> RankedCollection:
+        """Return the view whose candidates are documents, or their passages where these are stored."""
+        index = self._index.by_unit(unit)
+        return index if self._whose is None else IndexView(self._index, self._whose, index.pools.unit)
 
 
 class RankedPipelines(Mapping[str, Pipeline]):

@@ -31,10 +31,7 @@ from surprise_rerank.connectors.attached.finding import (
     with_tokens,
 )
 from surprise_rerank.connectors.attached.kept import KeptFiles, files_name, files_of
-from surprise_rerank.connectors.attached.layouts import (
-    PayloadLayout,
-    find_layout,
-)
+from surprise_rerank.connectors.attached.layouts import find_layout
 from surprise_rerank.connectors.attached.neighbours import texts_around
 from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.connectors.attached.statistics import CountedStatistics
@@ -53,6 +50,7 @@ from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of, st
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
+from surprise_rerank.connectors.qdrant.payloads import PayloadLayout
 from surprise_rerank.connectors.qdrant.schema import BESIDE
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.searched import Words

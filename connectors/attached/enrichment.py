@@ -16,12 +16,12 @@ from typing import Any
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.layouts import PayloadLayout
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, token_params
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
+from surprise_rerank.connectors.qdrant.payloads import PayloadLayout
 from surprise_rerank.connectors.qdrant.schema import BESIDE, HASH, Point, PointId, Record
 from surprise_rerank.connectors.qdrant.search.queries import by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from surprise_rerank.connectors.attached.layouts import PayloadLayout, are_unit, find_vectors
+from surprise_rerank.connectors.attached.layouts import are_unit, find_vectors
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import LANGUAGES, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.manifest import is_index
+from surprise_rerank.connectors.qdrant.payloads import PayloadLayout
 from surprise_rerank.connectors.qdrant.schema import Record, to_terms
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.readers.fields import shown

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import re
 import uuid
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank.connectors.qdrant.payloads import (
+    NODE,
+    Payload,
+    PayloadLayout,
+    filter_path,
+    haystack_point,
+    string_of,
+)
 from surprise_rerank.connectors.qdrant.schema import UNNAMED, PointId
 from surprise_rerank.connectors.qdrant.search.layout import SIMILARITIES, VectorLayout
 from surprise_rerank.connectors.readers.fields import (
     METADATA_NAMES,
     TEXT_NAMES,
     TITLE_NAMES,
-    id_string,
-    json_value,
     shown,
 )
-from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.json_values import at
-from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, did_you_mean
 
-Payload: TypeAlias = Mapping[str, Any]
-
-NODE = "_node_content"  # LlamaIndex: a node as JSON
-_NODE_KEYS = frozenset({NODE, "_node_type", "document_id", "doc_id", "ref_doc_id"})
-# Haystack makes a point's id of a document's id, by uuid5 in this namespace.
-_HAYSTACK = uuid.UUID("3896d314-1e95-4a3a-b45a-945f9f0b541d")
 # More names of a text than tables have: Mem0's `data`, and what vector databases' examples use.
 _TEXTS = (*TEXT_NAMES, "data", "page_content", "chunk", "chunk_text", "raw_text", "document_text")
 _RANDOM = {3, 4, 5, 8}  # versions of UUIDs that are hashes or random
-_PLAIN = re.compile(r"[\w-]+")  # what Qdrant takes for keys without quotes
-_INTEGER = re.compile(r"-?[0-9]{1,18}")  # what fits 64 bits
 
 
 class NamedKeys(TypedDict, total=False):
@@ -50,76 +43,6 @@ class NamedKeys(TypedDict, total=False):
     title: str | None
     id: str | None
     metadata: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadLayout:
-    """How points become documents."""
-
-    texts: tuple[str, ...]  # keys of the text, of which the first that a point has counts
-    title: str = ""  # key of the title; empty for none
-    id: str = ""  # key of the document's id; empty where the point's id is it
-    metadata: str = ""  # key of the metadata; empty where all other keys are
-    lacking: int = 0  # how many of the points that were looked at have no text
-    seen: int = 0  # how many were looked at
-    id_path: str = ""  # what a filter of Qdrant calls the key of the id
-    hashed_ids: bool = False  # whether a point's id follows from its document's id, as Haystack has it
-
-    @property
-    def id_fields(self) -> tuple[str, ...]:
-        """What to fetch of a payload for the document's id."""
-        return selectors(self.id) if self.id else ()
-
-    def text_fields(self) -> tuple[str, ...]:
-        """What to fetch of a payload for the document's content."""
-        names = (
-            *self.texts,
-            *(["text"] if NODE in self.texts else []),
-            *([self.title] if self.title else []),
-        )
-        return tuple(dict.fromkeys(path for name in names for path in selectors(name)))
-
-    def having(self, ids: Sequence[str]) -> models.Filter:
-        """What finds documents by ids that the payload has, as strings or as integers."""
-        numbers = [int(name) for name in ids if _INTEGER.fullmatch(name)]
-        kinds: list[list[int] | list[str]] = [list(ids), *([numbers] if numbers else [])]
-        matches = [models.MatchAny(any=values) for values in kinds]
-        return models.Filter(
-            should=[models.FieldCondition(key=self.id_path, match=match) for match in matches]
-        )
-
-    def document_id(self, point: str, payload: Payload) -> str:
-        """The id of the document that a point is; the point's where its payload has none."""
-        return (id_string(at(payload, self.id)) if self.id else None) or point
-
-    def document(self, point: str, payload: Payload) -> Document:
-        """The document that a point is. A point without a text is a document without one."""
-        name = self.document_id(point, payload)
-        if NODE in self.texts:
-            key, (text, values) = NODE, _node(payload)
-        else:
-            texts = ((key, _text(at(payload, key))) for key in self.texts)
-            key, text = next(((key, content) for key, content in texts if content is not None), ("", ""))
-            values = payload
-        title = at(payload, self.title) if self.title else None
-        if self.metadata:
-            inner = at(payload, self.metadata)
-            values = inner if isinstance(inner, Mapping) else {}
-        else:
-            taken = {key, self.title, self.id}
-            values = {field: value for field, value in values.items() if field not in taken}
-        return Document(name, text, title if isinstance(title, str) else "", _metadata(values))
-
-    def facts(self) -> list[tuple[str, str]]:
-        """Names and values for `status`."""
-        texts = "the node's JSON" if NODE in self.texts else ", else ".join(self.texts)
-        lacking = f"; {self.lacking} of {self.seen} points looked at have none" if self.lacking else ""
-        return [
-            ("text", f"{texts}{lacking}"),
-            ("title", self.title or "none"),
-            ("document id", self.id or "the point's"),
-            ("metadata", self.metadata or ("the node's" if NODE in self.texts else "all other keys")),
-        ]
 
 
 def find_layout(
@@ -156,7 +79,7 @@ def find_layout(
         layout,
         lacking=sum(not layout.document(point, payload).text for point, payload in points),
         seen=len(points),
-        id_path=_path(layout.id, names),
+        id_path=filter_path(layout.id, names),
     )
 
 
@@ -167,16 +90,6 @@ def one_id(where: str, key: str, names: Sequence[str]) -> DataError:
         f"{where}: several points have the id {shared!r} in {key!r}; an id is of one point, so leave id= out "
         "where points are parts of documents"
     )
-
-
-def _path(key: str, names: Container[str]) -> str:
-    """What a filter calls a key, which may have dots of its own."""
-    return _quoted(key) if key in names else ".".join(_quoted(part) for part in key.split("."))
-
-
-def selectors(key: str) -> tuple[str, ...]:
-    """What to ask Qdrant for, so that `at` finds a key: a key with a dot of its own is one in quotes."""
-    return tuple(dict.fromkeys((_quoted(key), _quoted(key.partition(".")[0]))))
 
 
 def point_of(document_id: str) -> PointId | None:
@@ -192,11 +105,6 @@ def point_of(document_id: str) -> PointId | None:
 def is_random(name: str) -> bool:
     """Whether the id of a point is a hash or random, so that the smallest ids are a uniform sample."""
     return not _is_number(name) and uuid.UUID(name).version in _RANDOM
-
-
-def haystack_point(document_id: str) -> str:
-    """The id that Haystack gives the point of a document."""
-    return str(uuid.uuid5(_HAYSTACK, document_id))
 
 
 def _is_number(name: str) -> bool:
@@ -223,60 +131,16 @@ def _plain(
     return PayloadLayout(texts, title, named.get("id", ""), metadata)
 
 
-def _text(value: object) -> str | None:
-    """A string, or several of a list with empty lines between; None for all else."""
-    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
-        return "\n\n".join(value)
-    return value if isinstance(value, str) else None
-
-
 def _usual(usual: Sequence[str], lower: Mapping[str, str], payloads: Sequence[Payload]) -> list[str]:
     """The usual names that are there and hold strings, as they are written there."""
     present = [lower[name] for name in usual if name in lower]
-    return [name for name in dict.fromkeys(present) if any(_text(p.get(name)) is not None for p in payloads)]
+    return [
+        name for name in dict.fromkeys(present) if any(string_of(p.get(name)) is not None for p in payloads)
+    ]
 
 
 def _letters(name: str, payloads: Sequence[Payload]) -> int:
-    return sum(len(_text(payload.get(name)) or "") for payload in payloads)
-
-
-def _quoted(key: str) -> str:
-    """A key as Qdrant calls it: in quotes, where it has a dot, a space or the like."""
-    return key if _PLAIN.fullmatch(key) else f'"{key}"'
-
-
-def node_of(payload: Payload) -> Mapping[str, Any]:
-    """The node in a payload of LlamaIndex; empty where whoever wrote it has cut it off."""
-    content = payload.get(NODE)
-    try:
-        node = json.loads(content) if isinstance(content, str) else {}
-    except ValueError:
-        return {}
-    return node if isinstance(node, Mapping) else {}
-
-
-def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
-    """The text and the metadata in a payload of LlamaIndex."""
-    node = node_of(payload)
-    resource = node.get("text_resource")
-    text = node.get("text") or (resource.get("text") if isinstance(resource, Mapping) else None)
-    text = text or payload.get("text")
-    values = node.get("metadata")
-    if not isinstance(values, Mapping):
-        values = {name: value for name, value in payload.items() if name not in _NODE_KEYS}
-    parent = payload.get("ref_doc_id")  # what its parts are grouped by
-    if isinstance(parent, str) and parent != "None":
-        values = {"ref_doc_id": parent, **values}
-    return text if isinstance(text, str) else "", values
-
-
-def _metadata(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata as JSON; what is no JSON is left out."""
-    metadata = {}
-    for name, value in values.items():
-        with contextlib.suppress(RefusedError, RecursionError):
-            metadata[name] = json_value(value, name)
-    return metadata
+    return sum(len(string_of(payload.get(name)) or "") for payload in payloads)
 
 
 # Vectors whose lengths differ from 1 by less are taken for unit vectors: float16 and APIs round.

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.layouts import NODE, Payload, PayloadLayout, node_of
 from surprise_rerank.connectors.attached.pools import ForeignPools
+from surprise_rerank.connectors.qdrant.payloads import NODE, Payload, PayloadLayout, node_of
 from surprise_rerank.connectors.qdrant.schema import given_point_id
 from surprise_rerank.documents import Document
 from surprise_rerank.rerank.grouping import TextsAround, parent_of

@@ -9,14 +9,10 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.attached.enrichment import Enrichment, behind
-from surprise_rerank.connectors.attached.layouts import (
-    PayloadLayout,
-    haystack_point,
-    one_id,
-    point_of,
-)
+from surprise_rerank.connectors.attached.layouts import one_id, point_of
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, TOKEN_SHAPE
+from surprise_rerank.connectors.qdrant.payloads import PayloadLayout, haystack_point
 from surprise_rerank.connectors.qdrant.schema import BESIDE, HASH, PointId, Record, given_point_id
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search, not_stored

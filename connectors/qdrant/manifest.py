@@ -15,6 +15,7 @@ from qdrant_client import models
 from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.languages import stems_of
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25
+from surprise_rerank.connectors.qdrant.payloads import PayloadLayout, layout_of_index
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
     ID,
@@ -123,6 +124,11 @@ class IndexOptions:
                 return document  # which `key_of` refuses
             inner[part] = inner = dict(value)
         return replace(document, metadata=metadata) if inner.setdefault(last, tenant) == tenant else document
+
+    @property
+    def payloads(self) -> PayloadLayout:
+        """Which keys of a point's payload hold what of its document."""
+        return layout_of_index(self.passages is not None)
 
     @property
     def key_field(self) -> str:

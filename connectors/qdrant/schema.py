@@ -16,7 +16,7 @@ from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.places import places_from, places_json
+from surprise_rerank.places import places_json
 
 Payload: TypeAlias = dict[str, Any]
 # What Qdrant calls the vector of a collection that has one without a name.
@@ -194,23 +194,6 @@ def passage_payload(document: Document, passage: Passage) -> Payload:
         START: passage.start,
         END: passage.end,
     }
-
-
-def to_document(payload: Mapping[str, Any]) -> Document:
-    """The document that `document_payload` stored."""
-    return Document(
-        id=payload[ID],
-        text=payload[TEXT],
-        title=payload[TITLE],
-        metadata=payload.get(METADATA) or {},
-        source=payload.get(SOURCE, ""),
-        places=places_from(payload.get(PLACES) or ()),
-    )
-
-
-def to_passage(payload: Mapping[str, Any]) -> Passage:
-    """The passage that `passage_payload` stored."""
-    return Passage(payload[NUMBER], payload[START], payload[END])
 
 
 def to_terms(points: Sequence[Point | Record], vector: str = BM25) -> TermBatch:

@@ -17,10 +17,8 @@ from surprise_rerank import border
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
-    NUMBER,
     TOKEN_VECTORS,
     Record,
-    to_document,
 )
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
@@ -106,7 +104,7 @@ def of_index(index: DocumentIndex, tokens: bool, tenant: str | None = None) -> I
 def _named(record: Record, pools: IndexPools) -> Document:
     """Return the document of a first point, with the id that it is known by among those of the pools."""
     (name,) = pools.names([record]).values()
-    return replace(to_document(record.payload), id=name)
+    return replace(pools.payloads.document(record.id, record.payload), id=name)
 
 
 def _of_passages(
@@ -119,7 +117,7 @@ def _of_passages(
         for record, vector in zip(records, rows, strict=True):
             name = pools.key(record)
             sums[name] = sums[name] + vector if name in sums else vector
-            if record.payload.get(NUMBER, 0) == 0:
+            if pools.payloads.is_first(record.payload):
                 documents[name] = _named(record, pools)
     names = iter(documents)
     while chunk := list(islice(names, CHUNK)):

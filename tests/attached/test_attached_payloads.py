@@ -12,12 +12,8 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached.finding import sparse_embed
-from surprise_rerank.connectors.attached.layouts import (
-    Payload,
-    PayloadLayout,
-    find_layout,
-    haystack_point,
-)
+from surprise_rerank.connectors.attached.layouts import find_layout
+from surprise_rerank.connectors.qdrant.payloads import Payload, PayloadLayout, haystack_point
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.core.json_values import at
 from surprise_rerank.errors import DataError

@@ -37,7 +37,7 @@ ROOMS = [
     *("connectors.progress", "connectors.lucene"),
     *(
         f"connectors.qdrant.{room}"
-        for room in ("lexical", "languages", "location", "multivectors", "schema", "manifest")
+        for room in ("lexical", "languages", "location", "multivectors", "schema", "payloads", "manifest")
     ),
     *(
         f"connectors.qdrant.{room}"

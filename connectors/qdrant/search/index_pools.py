@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import ClassVar
 
 from qdrant_client import models
 
@@ -14,19 +13,14 @@ from surprise_rerank.candidates import Candidates, Field, Unit
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
-    DOCUMENT_FIELDS,
     ID,
     NUMBER,
-    PASSAGE_FIELDS,
     PASSAGES,
-    SOURCE,
     PointId,
     Record,
     document_key,
     point_id,
     tenant_of_key,
-    to_document,
-    to_passage,
 )
 from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.pools import (
@@ -59,18 +53,25 @@ _POINTS = 8
 class IndexPools(Pools):
     """Makes candidate pools of one index, or of one tenant's documents in it.
 
+    Where the unit is a passage, each point is a candidate, and depths count them. Ids are still those of
+    documents, and `keys` and `fetch` are of whole documents; what a search has found is known by its point.
+
     Args:
         storage: of the index.
         density: points per document, about.
         tenant: whose documents they are; the empty string for documents without a tenant. Those of `ALL`
             are named by their keys. Where None, an index with tenants reads documents by their keys, and is
             not searched.
+        unit: what a candidate is.
     """
 
-    def __init__(self, storage: Storage, density: float, tenant: str | None = None) -> None:
-        self._density = density
-        self.storage, self.tenant = storage, tenant
+    def __init__(
+        self, storage: Storage, density: float, tenant: str | None = None, unit: Unit = "document"
+    ) -> None:
+        self.storage, self.tenant, self.unit = storage, tenant, unit
+        self._density = density if unit == "document" else 1.0
         self.where, self.layout = storage.where, VectorLayout.of(storage.manifest)
+        self.payloads = storage.manifest.options.payloads
         self._key_field = storage.manifest.options.key_field  # asked for some 2,000 times in a search
 
     @property
@@ -81,7 +82,7 @@ class IndexPools(Pools):
     @property
     def splits(self) -> bool:
         """Whether a document may have several points."""
-        return self._has_passages
+        return self.unit == "document" and bool(self.payloads.passage)
 
     def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds, in one request."""
@@ -167,7 +168,7 @@ class IndexPools(Pools):
     ) -> Candidates:
         """Documents by id, in this order; see `SearchedCollection.fetch`."""
         names = self.payload_of(fields)
-        counted = (*names, PASSAGES) if self._has_passages else names
+        counted = (*names, PASSAGES) if self.payloads.passage else names
         keys = self.keys(ids)
         firsts = self._retrieve([point_id(key) for key in keys.values()], counted, fields)
         missing = [name for name in ids if point_id(keys[name]) not in firsts]
@@ -192,8 +193,9 @@ class IndexPools(Pools):
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Documents by id, of their first points; those that are not there are left out."""
         names = {point_id(key): name for name, key in self.keys(ids).items()}
-        records = self._retrieve(list(names), DOCUMENT_FIELDS)
-        return {names[point]: to_document(record.payload) for point, record in records.items()}
+        layout = self.payloads
+        records = self._retrieve(list(names), layout.document_fields())
+        return {names[point]: layout.document(point, record.payload) for point, record in records.items()}
 
     def _retrieve(
         self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field] = frozenset()
@@ -246,18 +248,18 @@ class IndexPools(Pools):
 
     def payload_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """What to fetch of points' payloads for candidates with these fields."""
-        names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
+        payloads = self.payloads
+        names = payloads.document_fields() if "documents" in fields else payloads.id_fields
         if self._key_field != ID:
             names = (*names, self._key_field)
-        if self._has_passages:
-            names = (*names, *PASSAGE_FIELDS)
+        names = (*names, *payloads.passage)
         return (*names, *TOKEN_FIELDS) if "tokens" in fields else names
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
         """Return the request for the whole documents of passages without their first one."""
         if "documents" not in fields:
             return {}
-        heads = {self._document(record) for record in records if record.payload.get(NUMBER, 0) == 0}
+        heads = {self._document(record) for record in records if self.payloads.is_first(record.payload)}
         headless = [key for key in dict.fromkeys(map(self._document, records)) if key not in heads]
         if not headless:
             return {}
@@ -298,12 +300,12 @@ class IndexPools(Pools):
         )
         if passages is None:
             return pool
-        of_each = tuple(to_passage(payload) for payload in payloads)
+        of_each = tuple(map(self.payloads.passage_of, payloads))
         return replace(pool, passages=of_each, best=passages.best)
 
     def key(self, record: Record) -> str:
-        """What the document is known by; see `schema.document_key`."""
-        return self._document(record)
+        """What the document is known by, see `schema.document_key`; the id of the point of a passage."""
+        return self._document(record) if self.unit == "document" else record.id
 
     def _document(self, record: Record) -> str:
         key: str = record.payload[self._key_field]
@@ -320,7 +322,9 @@ class IndexPools(Pools):
         return {name: encodable(document_key(name, tenant)) for name in ids}
 
     def among(self, keys: Sequence[str]) -> models.Filter:
-        """A filter for all points of these documents."""
+        """A filter for all points of these documents, or for the points of these passages."""
+        if self.unit == "passage":
+            return models.Filter(must=[models.HasIdCondition(has_id=list(keys))])
         of_these = models.FieldCondition(key=self._key_field, match=models.MatchAny(any=list(keys)))
         return models.Filter(must=[of_these])
 
@@ -328,46 +332,15 @@ class IndexPools(Pools):
     def _is_of_all(self) -> bool:
         return self.tenant in (None, ALL)
 
-    @property
-    def _has_passages(self) -> bool:
-        return self.storage.manifest.options.passages is not None
-
     def _documents_of(self, records: Iterable[Record]) -> list[str]:
         """The keys of points' documents, in their order."""
         return list(dict.fromkeys(map(self.key, records)))
 
     def _documents(self, records: Sequence[Record]) -> dict[str, Document]:
         """Documents by key: the first point of each holds the text."""
-        firsts = (record for record in records if record.payload.get(NUMBER, 0) == 0)
-        return {self._document(record): to_document(record.payload) for record in firsts}
-
-
-class PassagePools(IndexPools):
-    """Makes candidate pools of passages: each point of an index is one, and `depth` counts them.
-
-    Ids are still those of documents, and `keys` and `fetch` are of whole documents; what a search has found
-    is known by its point.
-    """
-
-    unit: ClassVar[Unit] = "passage"
-
-    @property
-    def density(self) -> float:
-        """Points per candidate."""
-        return 1.0
-
-    @property
-    def splits(self) -> bool:
-        """Whether a candidate may have several points."""
-        return False
-
-    def key(self, record: Record) -> str:
-        """The id of the point."""
-        return record.id
-
-    def among(self, keys: Sequence[str]) -> models.Filter:
-        """A filter for these points."""
-        return models.Filter(must=[models.HasIdCondition(has_id=list(keys))])
+        layout = self.payloads
+        firsts = (record for record in records if layout.is_first(record.payload))
+        return {self._document(record): layout.document(record.id, record.payload) for record in firsts}
 
 
 class WithOtherTenants:
@@ -381,14 +354,12 @@ class WithOtherTenants:
         for document in self._documents:
             tenants.add(tenant_of_key(options.key_of(document)))
             yield document
-        fields, firsts = (
-            (*DOCUMENT_FIELDS, SOURCE, options.key_field),
-            IndexPools(self._storage, 1.0).firsts(),
-        )
+        layout, firsts = options.payloads, IndexPools(self._storage, 1.0).firsts()
+        fields = (*layout.document_fields(), layout.source, options.key_field)
         for records in self._storage.engine.scroll(fields, condition=firsts):
             for record in records:
                 if tenant_of_key(record.payload[options.key_field]) not in tenants:
-                    yield to_document(record.payload)
+                    yield layout.document(record.id, record.payload)
 
     @property
     def unusable(self) -> Sequence[UnusablePlace]:

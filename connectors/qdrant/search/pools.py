@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from qdrant_client import models
@@ -74,7 +74,7 @@ class Pools(ABC):
     Here a document is a point. A key stands for a document until it is known whether it is still there.
     """
 
-    unit: ClassVar[Unit] = "document"  # what a line of a ranking of its candidates is
+    unit: Unit = "document"  # what a line of a ranking of its candidates is
     where: str  # the place, for messages
     layout: VectorLayout  # the vectors, and how they are compared
     marks: tuple[str, ...] = ()  # payload keys that tell which text the stored tokens are of
