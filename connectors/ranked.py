@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Unpack, cast, get_args
@@ -72,7 +73,7 @@ class RankedCollection(SearchedCollection):
 
     def of_tenant(self, tenant: str) -> RankedCollection:
         """One tenant's documents, with the same methods; see `SearchedCollection.of_tenant`."""
-        return IndexView(self, tenant)
+        return IndexView(self, border.text("tenant", tenant))
 
     def by_unit(self, unit: Unit) -> RankedCollection:
         """Return the collection whose candidates are documents, or their passages where these are stored."""
@@ -145,16 +146,12 @@ class RankedCollection(SearchedCollection):
         options = SearchOptions().changed(**settings)
         background = kept_background(self, built, options.min_percentile)
         ranking = with_scorers(built, scorers, weights)
-        if ranking.reranker is None:
-            raise DataError(
-                f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
-            )
+        advice = "choose another, as given texts need one"
+        reranker = border.present(f"the re-ranker of the system {name!r}", ranking.reranker, advice)
         words: LexicalIndex | None = None
         if isinstance(ranking.retriever, HybridRetriever):
             words = ranking.retriever.lexical
-        return TextReranker(
-            self.encoder, ranking.reranker, StoredCandidates(self, words), background, options
-        )
+        return TextReranker(self.encoder, reranker, StoredCandidates(self, words), background, options)
 
     def _status_of(self, points: int, **more: Any) -> CollectionStatus:
         """Return the report on so many points, with what an index or an attached collection adds to it."""
@@ -249,7 +246,7 @@ class IndexView(RankedCollection):
         self._index, self._whose, self.unit = index, tenant, unit
         self.tenant = None if tenant == ALL else tenant
         self.where = index.where if self.tenant is None else f"{index.where}, tenant {tenant!r}"
-        self.files = TenantFiles(lambda: index.files, ALL if tenant is None else tenant)
+        self.files = TenantFiles(partial(getattr, index, "files"), ALL if tenant is None else tenant)
 
     storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
     id_key, metadata_key, layout = map(_shared, ("id_key", "metadata_key", "layout"))
@@ -299,7 +296,7 @@ class IndexView(RankedCollection):
             return self
         if self._whose not in (None, ALL):
             raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
-        return IndexView(self._index, tenant, self.unit)
+        return IndexView(self._index, border.text("tenant", tenant), self.unit)
 
     def by_unit(self, unit: Unit) -> RankedCollection:
         """Return the view whose candidates are documents, or their passages where these are stored."""

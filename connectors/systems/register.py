@@ -75,8 +75,7 @@ class System:
                 f"mode {mode!r} is where scores are computed, and {self.name!r} has one place only; leave it "
                 f"out, or choose one of {others or 'the systems that have several'}"
             )
-        able = ", ".join(self.modes)
-        raise DataError(f"{self.name!r} has no mode {mode!r}; choose one of {able}, or leave it out")
+        border.choice(f"mode of {self.name!r}", mode, self.modes)
 
     def built(self, inputs: Any) -> BuiltSystem:
         """Build the system for a collection; see `build`."""

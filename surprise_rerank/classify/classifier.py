@@ -403,11 +403,10 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.encoder_
 
     def _require_same_weights(self, encoder: Encoder) -> None:
-        if self.fingerprint_ is not None and encoder.fingerprint != self.fingerprint_:
-            raise IndexMismatchError(
-                f"the labels were encoded by weights {self.fingerprint_}, {encoder.name!r} has "
-                f"{encoder.fingerprint}; give the encoder that it was fitted with, or fit it again"
-            )
+        name = f"the fingerprint of {encoder.name!r}, which the labels are encoded by,"
+        advice = "give the encoder that it was fitted with, or fit it again"
+        fingerprint = self.fingerprint_ or encoder.fingerprint
+        border.equal(name, encoder.fingerprint, fingerprint, advice, IndexMismatchError)
 
     def _encode(self, texts: Sequence[str], kind: Kind) -> Float32Array:
         return dense_vectors(self._loaded(), texts, kind)

@@ -35,7 +35,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     pages,
     to_record,
 )
-from surprise_rerank.errors import DataError, StoreError, did_you_mean
+from surprise_rerank.errors import StoreError, refuse_unknown
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -129,11 +129,7 @@ class ClientEngine:
             DataError: if there is no such setting of a collection.
         """
         names = set(inspect.signature(QdrantClient.create_collection).parameters) - _OURS
-        for name in set(settings) - names:
-            raise DataError(
-                f"{name!r} is no setting of a collection; {did_you_mean(name, names)}choose from "
-                f"{', '.join(sorted(names))}"
-            )
+        refuse_unknown(settings, names, "a collection")
         arguments = {**defaults, **settings}
         # With user-defined sharding Qdrant 1.18 changes points by id only in a shard that is named, and a
         # search without one breaks the connection; so `sharding_method` is of no use here.
