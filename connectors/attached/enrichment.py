@@ -18,9 +18,9 @@ from qdrant_client import models
 
 from surprise_rerank import border
 from surprise_rerank.connectors.progress import Advance
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, token_params
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, VectorForm
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.payloads import PayloadLayout
 from surprise_rerank.connectors.qdrant.schema import BESIDE, HASH, Point, PointId, Record
@@ -260,8 +260,8 @@ class Enricher:
             _require_ours(engine)
         self.enriched.files.write_file(RECORD, self.record.to_bytes())
         if not is_there:
-            d = self.record.token_dimension
-            tokens = {BESIDE.tokens: token_params(d, engine.token_numbers(d))} if self.record.model else {}
+            form = VectorForm(self.record.token_dimension, is_tokens=True)
+            tokens = {BESIDE.tokens: form} if self.record.model else {}
             words = None if self.record.words is None else {BESIDE.words: models.SparseVectorParams()}
             spread = self.points.spread()
             engine.create_of(

@@ -18,6 +18,7 @@ from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25
 from surprise_rerank.connectors.qdrant.payloads import PayloadLayout, layout_of_index
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
+    DENSE,
     ID,
     KEY,
     METADATA,
@@ -26,6 +27,8 @@ from surprise_rerank.connectors.qdrant.schema import (
     SCHEMA_VERSION,
     SIGMA,
     STATISTICS,
+    SURPRISE,
+    TOKEN_VECTORS,
     document_key,
 )
 from surprise_rerank.core.tokens import POOLING
@@ -36,6 +39,20 @@ from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, Unr
 
 Quantization: TypeAlias = Literal["int8", "binary"]
 PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorForm:
+    """How the vectors of one name are stored, by their dot product.
+
+    Those of tokens only re-score what another stage found: a graph of them would be built in vain. They are
+    on disk, in the smallest numbers that the engine has and that are as good.
+    """
+
+    size: int
+    on_disk: bool = False
+    quantization: Quantization | None = None
+    is_tokens: bool = False
 
 
 def _payload_type(name: str, value: object) -> str:
@@ -221,6 +238,17 @@ class Manifest:
             token_dimension=tokens or 0,
             precision=precision_of(encoder),
         )
+
+    @property
+    def vectors(self) -> dict[str, VectorForm]:
+        """How the vectors are stored, by name."""
+        options, size = self.options, self.dimension
+        vectors = {DENSE: VectorForm(size, options.on_disk, options.quantization)}
+        if options.surprise_vector:
+            vectors[SURPRISE] = VectorForm(size + 1, options.on_disk)
+        if options.tokens:
+            vectors[TOKEN_VECTORS] = VectorForm(self.token_dimension, is_tokens=True)
+        return vectors
 
     @property
     def words(self) -> Bm25 | None:

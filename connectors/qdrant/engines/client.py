@@ -19,13 +19,10 @@ from surprise_rerank.connectors.qdrant.engines.placement import Placement, node_
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind, RetryPolicy
-from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.manifest import Manifest, Quantization, VectorForm
 from surprise_rerank.connectors.qdrant.multivectors import CODED_FROM
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
-    DENSE,
-    SURPRISE,
-    TOKEN_VECTORS,
     UNNAMED,
     Payload,
     Point,
@@ -45,6 +42,10 @@ PayloadChoice: TypeAlias = Sequence[str] | models.PayloadSelectorExclude | None
 
 # Changes in one request; each is a small operation of its own.
 _OPERATIONS = 500
+_QUANTIZED: Mapping[Quantization | None, models.QuantizationConfig] = {
+    "int8": models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8)),
+    "binary": models.BinaryQuantization(binary=models.BinaryQuantizationConfig()),
+}
 REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
 # Arguments of `QdrantClient.create_collection` that are not the user's.
 _OURS = frozenset({"self", "collection_name", "vectors_config", "sparse_vectors_config", "kwargs"})
@@ -85,7 +86,7 @@ class ClientEngine:
             settings: see `create_of`.
         """
         is_new = self.create_of(
-            _vector_params(manifest, self.token_numbers(manifest.token_dimension)),
+            manifest.vectors,
             settings,
             sparse_vectors_config=None
             if manifest.options.bm25 is None
@@ -117,8 +118,25 @@ class ClientEngine:
         is_new = version is not None and version >= TURBO_NUMBERS
         return models.Datatype.TURBO4 if is_new and d >= CODED_FROM else models.Datatype.FLOAT16
 
+    def _params(self, form: VectorForm) -> models.VectorParams:
+        if form.is_tokens:
+            return models.VectorParams(
+                size=form.size,
+                distance=models.Distance.DOT,
+                multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+                datatype=self.token_numbers(form.size),
+                hnsw_config=models.HnswConfigDiff(m=0),
+                on_disk=True,
+            )
+        return models.VectorParams(
+            size=form.size,
+            distance=models.Distance.DOT,
+            on_disk=form.on_disk or None,
+            quantization_config=_QUANTIZED.get(form.quantization),
+        )
+
     def create_of(
-        self, vectors: Mapping[str, models.VectorParams], settings: Mapping[str, Any], **defaults: Any
+        self, vectors: Mapping[str, VectorForm], settings: Mapping[str, Any], **defaults: Any
     ) -> bool:
         """Make the collection, unless it exists; returns whether this has certainly made it.
 
@@ -131,11 +149,12 @@ class ClientEngine:
         names = set(inspect.signature(QdrantClient.create_collection).parameters) - _OURS
         refuse_unknown(settings, names, "a collection")
         arguments = {**defaults, **settings}
+        config = {name: self._params(form) for name, form in vectors.items()}
         # With user-defined sharding Qdrant 1.18 changes points by id only in a shard that is named, and a
         # search without one breaks the connection; so `sharding_method` is of no use here.
         # An attempt whose answer was lost may have made it, or another process.
         with contextlib.suppress(CollectionExists):
-            self._call(lambda to: by_rest(to).create_collection(self.collection, vectors, **arguments))
+            self._call(lambda to: by_rest(to).create_collection(self.collection, config, **arguments))
             return True
         return False
 
@@ -353,39 +372,6 @@ def payload_selector(fields: PayloadChoice) -> Any:
 def _chosen(vectors: Sequence[str]) -> Any:
     """One without a name cannot be asked for beside others."""
     return True if UNNAMED in vectors else list(vectors) or False
-
-
-def _vector_params(manifest: Manifest, numbers: models.Datatype) -> dict[str, models.VectorParams]:
-    options, d, dot = manifest.options, manifest.dimension, models.Distance.DOT
-    on_disk = options.on_disk or None
-    quantization: models.QuantizationConfig | None = None
-    match options.quantization:
-        case "int8":
-            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)
-            quantization = models.ScalarQuantization(scalar=scalar)
-        case "binary":
-            quantization = models.BinaryQuantization(binary=models.BinaryQuantizationConfig())
-    params = {
-        DENSE: models.VectorParams(size=d, distance=dot, on_disk=on_disk, quantization_config=quantization)
-    }
-    if options.surprise_vector:
-        params[SURPRISE] = models.VectorParams(size=d + 1, distance=dot, on_disk=on_disk)
-    if options.tokens:
-        params[TOKEN_VECTORS] = token_params(manifest.token_dimension, numbers)
-    return params
-
-
-def token_params(d: int, numbers: models.Datatype) -> models.VectorParams:
-    """What token vectors of d components are in a collection."""
-    return models.VectorParams(
-        size=d,
-        distance=models.Distance.DOT,
-        multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
-        datatype=numbers,
-        # They only re-score what another stage found: a graph of them would be built in vain.
-        hnsw_config=models.HnswConfigDiff(m=0),
-        on_disk=True,
-    )
 
 
 def _vectors(vectors: Mapping[str, StoredVector]) -> Any:

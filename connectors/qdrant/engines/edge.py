@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import qdrant_edge
@@ -17,12 +17,10 @@ from qdrant_client import models
 from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard, grown_mark_of
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
-from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.manifest import Manifest, Quantization, VectorForm
 from surprise_rerank.connectors.qdrant.multivectors import CODED_FROM
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
-    DENSE,
-    SURPRISE,
     TOKEN_VECTORS,
     Payload,
     Point,
@@ -148,34 +146,32 @@ def _index_payloads(shard: qdrant_edge.EdgeShard, manifest: Manifest) -> None:
 
 def _config(manifest: Manifest, largest: int | None = None) -> qdrant_edge.EdgeConfig:
     """How a shard stores its points, and how many KiB the vectors of a name may take in a segment."""
-    options, d, dot = manifest.options, manifest.dimension, qdrant_edge.Distance.Dot
-    memory = qdrant_edge.Memory.Cold if options.on_disk else None
-    quantization: Any = None
-    match options.quantization:
-        case "int8":
-            quantization = qdrant_edge.ScalarQuantizationConfig(qdrant_edge.ScalarType.Int8)
-        case "binary":
-            quantization = qdrant_edge.BinaryQuantizationConfig()
-    vectors = {DENSE: qdrant_edge.EdgeVectorParams(d, dot, quantization_config=quantization, memory=memory)}
-    if options.surprise_vector:
-        vectors[SURPRISE] = qdrant_edge.EdgeVectorParams(d + 1, dot, memory=memory)
-    if options.tokens:
-        numbers: Any = qdrant_edge.VectorStorageDatatype  # whose stubs lack the first
-        vectors[TOKEN_VECTORS] = qdrant_edge.EdgeVectorParams(
-            size=manifest.token_dimension,
-            distance=dot,
-            multivector_config=qdrant_edge.MultiVectorConfig(qdrant_edge.MultiVectorComparator.MaxSim),
-            datatype=numbers.Turbo4 if manifest.token_dimension >= CODED_FROM else numbers.Float16,
-            # They only re-score what another stage found: a graph of them would be built in vain.
-            hnsw_config=qdrant_edge.HnswIndexConfig(m=0, ef_construct=100, full_scan_threshold=10_000),
-        )
     # From files that are mapped into memory BM25 is as fast as from memory.
     sparse = {BM25: qdrant_edge.EdgeSparseVectorParams(memory=qdrant_edge.Memory.Cold)}
     return qdrant_edge.EdgeConfig(
-        vectors=vectors,
-        sparse_vectors=sparse if options.bm25 else None,
+        vectors={name: _params(form) for name, form in manifest.vectors.items()},
+        sparse_vectors=sparse if manifest.options.bm25 else None,
         optimizers=None if largest is None else qdrant_edge.EdgeOptimizersConfig(max_segment_size=largest),
     )
+
+
+def _params(form: VectorForm) -> qdrant_edge.EdgeVectorParams:
+    dot, numbers = qdrant_edge.Distance.Dot, cast(Any, qdrant_edge.VectorStorageDatatype)  # stubs lack Turbo4
+    if form.is_tokens:
+        return qdrant_edge.EdgeVectorParams(
+            size=form.size,
+            distance=dot,
+            multivector_config=qdrant_edge.MultiVectorConfig(qdrant_edge.MultiVectorComparator.MaxSim),
+            datatype=numbers.Turbo4 if form.size >= CODED_FROM else numbers.Float16,
+            hnsw_config=qdrant_edge.HnswIndexConfig(m=0, ef_construct=100, full_scan_threshold=10_000),
+        )
+    quantized: dict[Quantization | None, Any] = {
+        "int8": qdrant_edge.ScalarQuantizationConfig(qdrant_edge.ScalarType.Int8),
+        "binary": qdrant_edge.BinaryQuantizationConfig(),
+    }
+    memory = qdrant_edge.Memory.Cold if form.on_disk else None
+    quantization = quantized.get(form.quantization)
+    return qdrant_edge.EdgeVectorParams(form.size, dot, quantization_config=quantization, memory=memory)
 
 
 def _numbers(vector: StoredVector) -> int:
