@@ -7,12 +7,10 @@ added or changed are found. `NAME.surprise.files` has the record of what was add
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from qdrant_client import models
 
@@ -28,6 +26,7 @@ from surprise_rerank.connectors.qdrant.search.queries import by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, PointMaker, SyncReport
 from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, changing_points
+from surprise_rerank.core.json_values import sealed, unsealed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -35,7 +34,7 @@ from surprise_rerank.errors import DataError, IndexMismatchError
 RECORD = "enriched.json"
 SUFFIX = ".surprise"
 
-_SCHEMA = 6  # of the record; no other one is read
+_FORMAT = 7  # of the record; no other one is read
 _MARK = {"surprise-rerank": "beside"}  # metadata of a collection that was made here
 _PAGE = 256  # points that are read together
 TRIED = 32  # documents that a dry run encodes, for its estimate
@@ -56,11 +55,10 @@ class EnrichmentRecord:
     token_dimension: int = 0
     words: Bm25 | None = None
     complete: bool = False
-    schema: int = _SCHEMA
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        return json.dumps(asdict(self)).encode()
+        return sealed(asdict(self), _FORMAT)
 
     @classmethod
     def read(cls, files: Files, where: str) -> EnrichmentRecord | None:
@@ -68,17 +66,12 @@ class EnrichmentRecord:
         content = files.read_file(RECORD)
         if content is None:
             return None
-        try:
-            values: dict[str, Any] = json.loads(content)
-            words = values.pop("words")
-            if values["schema"] != _SCHEMA:
-                raise ValueError("of another schema")
-            return cls(**values, words=None if words is None else Bm25(**words))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError(
-                f"{where} was enriched by another version, or the record of it is damaged; delete its "
-                "collections whose names end in .surprise and .surprise.files, and enrich it again"
-            ) from error
+        advice = (
+            "delete the collections whose names end in .surprise and .surprise.files, and enrich it again"
+        )
+        values = unsealed(content, _FORMAT, f"{where}: the record of what was added", advice)
+        words = values.pop("words")
+        return cls(**values, words=None if words is None else Bm25(**words))
 
     def __str__(self) -> str:
         parts = [f"tokens of {self.model}, {self.token_dimension} dimensions"] * bool(self.model)

@@ -61,7 +61,7 @@ def is_automatic() -> bool:
         DataError: if the environment says neither `on` nor `off`.
     """
     said = os.environ.get(SWITCH, "on").lower()
-    return bool(border.choice(f"{SWITCH} in the environment", said, ("on", "off")) == "on")
+    return bool(border.choice(f"the environment's {SWITCH}", said, ("on", "off")) == "on")
 
 
 class KeptBackground:

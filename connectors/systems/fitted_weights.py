@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
+from surprise_rerank.core.json_values import sealed, unsealed
 from surprise_rerank.errors import DataError, IndexMismatchError
 
 if TYPE_CHECKING:  # `status` shows weights, and does without torch
     from surprise_rerank.rerank.weight_fitting import WeightFit
+
+_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,6 @@ class FittedWeights:
     before: float
     after: float
     error: float
-
-    def __post_init__(self) -> None:
-        numbers = (*self.weights.values(), *self.start.values(), self.before, self.after, self.error)
-        if not all(math.isfinite(number) for number in (*numbers, self.questions)):
-            raise ValueError("a number is not finite")
 
     def __str__(self) -> str:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())
@@ -63,11 +59,8 @@ def fitted_weights(index: SearchedCollection, system: str) -> FittedWeights | No
     content = index.files.read_file(_file_name(system))
     if content is None:
         return None
-    try:
-        return FittedWeights(**json.loads(content))
-    except (ValueError, TypeError, AttributeError) as error:
-        name = _file_name(system)
-        raise DataError(f"{index.where}: {name} is damaged; fit the weights again") from error
+    name = f"{index.where}: {_file_name(system)}"
+    return FittedWeights(**unsealed(content, _FORMAT, name, "fit the weights again"))
 
 
 def store_weights(index: SearchedCollection, system: str, fit: WeightFit) -> FittedWeights:
@@ -76,7 +69,7 @@ def store_weights(index: SearchedCollection, system: str, fit: WeightFit) -> Fit
         raise DataError(f"{fit}; only weights that rank held-back questions better are stored")
     made_by = (system, dict(fit.weights), dict(fit.start), index.model, index.fingerprint)
     kept = FittedWeights(*made_by, fit.questions, fit.before, fit.after, fit.error)
-    index.files.write_file(_file_name(system), json.dumps(asdict(kept), indent=1).encode())
+    index.files.write_file(_file_name(system), sealed(asdict(kept), _FORMAT))
     return kept
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -38,6 +39,32 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(member) for member in value]
     return value
+
+
+def sealed(values: Mapping[str, Any], form: int) -> bytes:
+    """Return values as the content of a kept file: JSON, with the number of their form and a digest."""
+    record = {**values, "format": form}
+    return json.dumps({**record, "digest": _digest(record)}).encode()
+
+
+def unsealed(content: bytes, form: int, what: str, advice: str) -> dict[str, Any]:
+    """Return the values that `sealed` was given; nothing in them is executed.
+
+    Raises:
+        DataError: if the content is damaged, something else, or of another form.
+    """
+    try:
+        values: dict[str, Any] = json.loads(content)
+        is_whole = values.pop("digest") == _digest(values) and values.pop("format") == form
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise DataError(f"{what} is damaged, or of another format; {advice}")
+    return values
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
 
 
 def at(values: Mapping[str, Any], key: str) -> Any:

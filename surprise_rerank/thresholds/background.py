@@ -24,15 +24,13 @@ as the best of N + c draws is below a value with the probability that N are, to 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +38,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Ranking, Unit, Verdict
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import whole_file
+from surprise_rerank.core.json_values import sealed, unsealed
 from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
@@ -317,8 +316,8 @@ class QuestionBackground:
         }
         record |= {name: record[name].tolist() for name in ("totals", "shares")}
         record |= {"scales": [part.tolist() for part in self.scales], "scripts": sorted(self.scripts)}
-        record |= {"chance": None if self.chance is None else asdict(self.chance), "format": _FORMAT}
-        return json.dumps({**record, "digest": _digest(record)}).encode()
+        record |= {"chance": None if self.chance is None else asdict(self.chance)}
+        return sealed(record, _FORMAT)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Keep it in a file, for re-rankers of texts that have no index; `load` reads it."""
@@ -345,15 +344,7 @@ class QuestionBackground:
 
         A DataError if it is no background, is damaged, or is of another format.
         """
-        try:
-            record = json.loads(content)
-            is_whole = record.pop("digest") == _digest(record) and record.pop("format") == _FORMAT
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            is_whole = False
-        if not is_whole:
-            raise DataError(
-                f"{where}: no background of questions, or damaged, or of another format; make it again"
-            )
+        record = unsealed(content, _FORMAT, f"{where}: the background of questions", "make it again")
         record |= {name: tuple(record[name]) for name in ("names", "texts", "lengths")}
         record |= {name: np.array(record[name], np.float64) for name in ("totals", "shares")}
         record["scales"] = Lines(*(np.array(part, np.float64) for part in record["scales"]))
@@ -407,10 +398,6 @@ def require_background(background: QuestionBackground | None, min_percentile: fl
             "measure_background() of an index, or with_background(questions) of a re-ranker)"
         )
     background.check(min_percentile)
-
-
-def _digest(record: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record).encode()).hexdigest()
 
 
 def _log_length(question: str) -> float:

@@ -22,6 +22,7 @@ from surprise_rerank.connectors.systems.fitted_weights import (
     load_weights,
     store_weights,
 )
+from surprise_rerank.core.json_values import sealed, unsealed
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
 from surprise_rerank.eval.line_files import read_judged_questions, read_judgements
@@ -136,7 +137,7 @@ def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run, values, files, pl
     (kept,) = place.rglob("weights-auto.json")
     kept.write_text("{")
     (weights,) = values("status")["weights"]
-    assert "is damaged; fit the weights again" in weights["error"]
+    assert "is damaged, or of another format; fit the weights again" in weights["error"]
     assert "is damaged" in run("status")[1]
     assert values("tune", "weights", *files("train.tsv"))["accepted"]
     assert run("tune", "weights", "--reset")[0] == 0
@@ -279,8 +280,8 @@ def test_a_system_takes_what_its_parts_can_use(open_index):
 
 
 OTHER_MODEL = r"fingerprint of 'other', for which .* was fitted, must be .*--reset"
-DAMAGED = ("{", "[]", "{}", '{"format": 2}', '{"format": 1, "weights": 3}', "\xff")
-WRONG = ("NaN", "Infinity", '"many"', "null")
+DAMAGED = (b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "weights": 3}', b"\xff")
+WRONG = (b"NaN, 0.", b"1.", b'"many"', b"null")
 
 
 def test_weights_that_are_declined_damaged_or_of_another_model_are_refused(open_index):
@@ -290,11 +291,13 @@ def test_weights_that_are_declined_damaged_or_of_another_model_are_refused(open_
             store_weights(index, "auto", declined)
         assert not has_weights(index, "auto")
         store_weights(index, "auto", FOUND)
-        content = json.loads(index.storage.read_file("weights-auto.json") or b"")
-        numbers = [json.dumps({**content, "weights": {"bm25": "X"}}).replace('"X"', wrong) for wrong in WRONG]
-        broken = dict.fromkeys((*DAMAGED, *numbers), "fit the(m| weights) again")
-        broken[json.dumps({**content, "model": "other", "fingerprint": "1"})] = OTHER_MODEL
-        for text, message in broken.items():
-            index.storage.write_file("weights-auto.json", text.encode("latin-1"))
+        whole = index.storage.read_file("weights-auto.json") or b""
+        content = unsealed(whole, 1, "weights", "fit them")
+        numbers = [whole.replace(b"0.", wrong, 1) for wrong in WRONG]
+        broken = dict.fromkeys((*DAMAGED, *numbers, sealed(content, 2)), "fit the weights again")
+        broken[sealed({**content, "model": "other", "fingerprint": "1"}, 1)] = OTHER_MODEL
+        for damaged, message in broken.items():
+            assert damaged != whole
+            index.storage.write_file("weights-auto.json", damaged)
             with pytest.raises((DataError, IndexMismatchError), match=message):
                 load_weights(index, "auto")
