@@ -1,17 +1,23 @@
 """One contract: an index of ours and somebody else's collection of the same documents say the same."""
 
+import contextlib
 import json
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from helpers.faults import cleaned, server_url
 from helpers.foreign import foreign
 from helpers.words import WordEncoder
+from qdrant_client import QdrantClient
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import CollectionStatus, DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, NotStoredError
 from surprise_rerank.pipeline import NO_NEIGHBOURS
@@ -23,7 +29,14 @@ Either: TypeAlias = DocumentIndex | Collection
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning"),
-    pytest.mark.parametrize("made_by", ["ours", "somebody else"]),
+    pytest.mark.parametrize("made_by", ["ours", "somebody else", "somebody else, enriched"]),
+    pytest.mark.parametrize(
+        "place",
+        [
+            *("folder", "memory"),  # a folder of ours is Edge's
+            *(pytest.param(name, marks=pytest.mark.server) for name in ("server", "server by gRPC")),
+        ],
+    ),
 ]
 
 
@@ -34,17 +47,28 @@ def plain_encoder() -> FunctionEncoder:
 
 
 @pytest.fixture
-def collection(made_by: str) -> Either:
-    encoder = plain_encoder()
-    if made_by == "ours":
-        index = DocumentIndex.open(
-            ":memory:", encoder, options=IndexOptions(passages=None, bm25=None, tokens=False)
-        )
-        index.sync([Document(name, text) for name, text in TEXTS.items()])
-        return index
-    vectors = encoder.encode(list(TEXTS.values())).dense
-    client = foreign(vectors, [{"text": text} for text in TEXTS.values()], ids=[int(name) for name in TEXTS])
-    return Collection.attach(client, "papers", embed=encoder)
+def collection(made_by: str, place: str, tmp_path: Path) -> Iterator[Either]:
+    encoder, options = plain_encoder(), IndexOptions(passages=None, bm25=None, tokens=False)
+    where: Any = tmp_path / "own" if place == "folder" else ":memory:"
+    with contextlib.ExitStack() as held:
+        client, name = None, f"test-{uuid.uuid4()}"
+        if place.startswith("server"):
+            client = held.enter_context(cleaned(server_url(), name))
+            where = Location(url=server_url(), collection=name, prefer_grpc=place.endswith("gRPC"))
+        if made_by == "ours":
+            index = held.enter_context(DocumentIndex.open(where, encoder, options=options))
+            index.sync([Document(name, text) for name, text in TEXTS.items()])
+            yield index
+            return
+        if client is None:
+            client = where = QdrantClient(path=str(tmp_path)) if place == "folder" else QdrantClient(where)
+            held.callback(client.close)
+        vectors, ids = encoder.encode(list(TEXTS.values())).dense, [int(id_) for id_ in TEXTS]
+        foreign(vectors, [{"text": text} for text in TEXTS.values()], name, client=client, ids=ids)
+        attached = held.enter_context(Collection.attach(where, name, embed=encoder))
+        if made_by.endswith("enriched"):
+            attached.enrich(tokens=False)
+        yield attached
 
 
 def test_documents_by_id_come_once_and_in_the_order_of_the_ids(collection):
@@ -91,6 +115,8 @@ WRONG: dict[str, tuple[Callable[[Either], Any], str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_wrong_is_refused_in_the_same_words(collection, wrong):
+    if wrong == "no words" and collection.words is not None:
+        pytest.skip("words were added")
     call, words = WRONG[wrong]
     with pytest.raises(DataError, match=words):
         call(collection)
@@ -111,12 +137,13 @@ def test_a_status_is_one_kind_of_report(collection):
     status = collection.status()
     assert isinstance(status, CollectionStatus)
     facts, values = dict(status.facts()), json.loads(json.dumps(status.to_json()))
-    assert (facts["documents"], facts["points"], facts["engine"]) == ("40", "40", "local")
-    assert facts["ranks by"].startswith(f"{collection.default_system} (without words and token vectors: ")
+    assert (facts["documents"], facts["points"], facts["engine"]) == ("40", "40", collection.engine)
+    lacking = "token vectors" if collection.words else "words and token vectors"
+    assert facts["ranks by"].startswith(f"{collection.default_system} (without {lacking}: ")
     assert {"model", "title" if status.manifest is None else "passages"} <= facts.keys()
     assert (values["documents"], values["points"], values["where"]) == (40, 40, collection.where)
     assert values["ranks_by"] == facts["ranks by"]
-    assert collection.placement() is None
+    assert (collection.placement() is None) == (collection.engine != "server")
 
 
 def test_neighbours_that_nobody_knows_are_not_left_out_in_silence(collection):
