@@ -369,9 +369,9 @@ class DocumentIndex(NeverCopied, StoredIndex):
         return changed
 
     def _latest(self) -> tuple[Statistics, StatisticsRecord]:
-        name = f"the ensemble of {self.storage.where}"
-        latest = self.storage.reload().latest
-        record = border.present(name, latest, "set one with set_ensemble", IndexMismatchError)
+        record = self.storage.reload().latest
+        if record is None:
+            raise IndexMismatchError(f"{self.storage.where} has no ensemble yet; set one with set_ensemble")
         return statistics.load(self.storage, record, self.manifest.model), record
 
 

@@ -55,12 +55,11 @@ class Federation:
         border.some("collections", collections, "give some, as a list or by name")
         self.pipelines = {name: collection.pipeline(system) for name, collection in collections.items()}
         for name, pipeline in self.pipelines.items():
-            border.present(
-                f"the background of {name!r}, by which scores of collections are compared,",
-                pipeline.current_background(),
-                "make one with its measure_background()",
-                NoBackgroundError,
-            )
+            if pipeline.current_background() is None:
+                raise NoBackgroundError(
+                    f"{name!r} has no background of its system, by which scores of collections are compared; "
+                    "make one with its measure_background()"
+                )
 
     def __repr__(self) -> str:
         return f"<Federation: {', '.join(self.pipelines)}>"

@@ -29,6 +29,7 @@ from surprise_rerank.connectors.filters import from_llama_index
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.retrievers import narrowable
 from surprise_rerank.core.extras import importing
+from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
@@ -106,9 +107,12 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     def _of_names(cls, values: Any) -> Any:
         if not isinstance(values, dict) or values.get("reranker") is not None:
             return values
-        advice = "give reranker=, or use SurpriseRerank.load(index=...), whose names to_dict writes"
-        names = border.present("the reranker", values.get("names") or None, advice)
-        return {**values, "reranker": cls._made(cls._settings(names))}
+        if not values.get("names"):
+            raise DataError(
+                "there is no reranker; give reranker=, or use SurpriseRerank.load(index=...), whose names "
+                "to_dict writes"
+            )
+        return {**values, "reranker": cls._made(cls._settings(values["names"]))}
 
     @classmethod
     def class_name(cls) -> str:

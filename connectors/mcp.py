@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from surprise_rerank import border
 from surprise_rerank.candidates import Unit, verdict_json
 from surprise_rerank.connectors.context_window import (
     Answer,
@@ -42,7 +41,7 @@ from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.core.extras import importing
 from surprise_rerank.core.json_values import finite, read_json
 from surprise_rerank.encoders.base import shown_model
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, did_you_mean
 
 with importing("mcp"):
     from mcp import types
@@ -306,7 +305,10 @@ async def _called(
 
 
 async def _answered(service: Service, name: str, arguments: Mapping[str, Any], owner: Owner) -> Answer:
-    tool = _TOOLS[border.choice("tool", name, _TOOLS)]
+    tool = _TOOLS.get(name)
+    if tool is None:
+        hint = did_you_mean(name, _TOOLS)
+        raise DataError(f"there is no such tool; {hint}there are {', '.join(_TOOLS)}")
     try:
         call = tool.takes.model_validate(arguments)
     except ValidationError as error:

@@ -146,12 +146,16 @@ class RankedCollection(SearchedCollection):
         options = SearchOptions().changed(**settings)
         background = kept_background(self, built, options.min_percentile)
         ranking = with_scorers(built, scorers, weights)
-        advice = "choose another, as given texts need one"
-        reranker = border.present(f"the re-ranker of the system {name!r}", ranking.reranker, advice)
+        if ranking.reranker is None:
+            raise DataError(
+                f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
+            )
         words: LexicalIndex | None = None
         if isinstance(ranking.retriever, HybridRetriever):
             words = ranking.retriever.lexical
-        return TextReranker(self.encoder, reranker, StoredCandidates(self, words), background, options)
+        return TextReranker(
+            self.encoder, ranking.reranker, StoredCandidates(self, words), background, options
+        )
 
     def _status_of(self, points: int, **more: Any) -> CollectionStatus:
         """Return the report on so many points, with what an index or an attached collection adds to it."""

@@ -34,6 +34,7 @@ from surprise_rerank.core.terms import TermArray
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 if TYPE_CHECKING:  # which needs torch
@@ -94,9 +95,15 @@ class StoredIndex(RankedCollection):
 
     @property
     def encoder(self) -> Encoder:
-        """The model of its vectors; a DataError if the index was opened without one."""
-        advice = f"open it with load_encoder({self.manifest.model!r})"
-        return border.present(f"the model of {self.where}", self._encoder, advice)
+        """The model of its vectors.
+
+        Raises:
+            StoreError: if the index was opened without one.
+        """
+        if self._encoder is None:
+            model = f"load_encoder({self.manifest.model!r})"
+            raise StoreError(f"{self.storage.where} was opened without an encoder; open it with {model}")
+        return self._encoder
 
     @property
     def pools(self) -> IndexPools:
@@ -169,8 +176,8 @@ class StoredIndex(RankedCollection):
         Raises:
             DataError: if the index stores no sparse vectors.
         """
-        bm25 = self.manifest.options.bm25
-        border.present("the words of the index", bm25, "rebuild it with the setting bm25")
+        if self.manifest.options.bm25 is None:
+            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
         return self._terms.statistics()
 
     def _statistics_of(self, terms: TermArray) -> TermStatistics:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from surprise_rerank import border
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -78,15 +77,18 @@ def read_questions(path: str) -> Iterator[str]:
     """The questions of a file, or of the standard input for `-`; blank lines are passed over."""
     where = "the standard input" if path == STANDARD_INPUT else path
     is_empty = True
-    file_or_input = contextlib.nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else None
     try:
-        with disk_errors(path), file_or_input or open(path, "rb") as file:
+        with contextlib.nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 if text := line.decode("utf-8-sig" if number == 1 else "utf-8").strip():
                     is_empty = False
                     yield text
     except UnicodeDecodeError as error:
         raise DataError(f"{where}:{number} is not UTF-8 ({error.reason}); convert it first") from error
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file of questions") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder; give a file with a question a line") from error
     if is_empty:
         raise DataError(f"{where} holds no questions; write one a line")
 
@@ -96,7 +98,8 @@ def read_judged_questions(path: Path) -> dict[str, str]:
     from surprise_rerank.connectors.readers.beir import read_queries
 
     questions = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
-    border.some(f"questions of {path}", questions, "write lines of JSON with `_id` and `text`")
+    if not questions:
+        raise DataError(f"{path} holds no question; expected lines of JSON with `_id` and `text`")
     return questions
 
 
@@ -105,8 +108,8 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     from surprise_rerank.connectors.readers.beir import read_qrels
 
     judgements = read_qrels(path)
-    advice = "write lines of question, document and relevance"
-    border.some(f"judged questions of {path}", judgements, advice)
+    if not judgements:
+        raise DataError(f"{path} holds no judgement; expected lines of question, document and relevance")
     return judgements
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from surprise_rerank.errors import DataError, SurpriseRerankError, near_or_all
+from surprise_rerank.errors import DataError, near_or_all
 
 T = TypeVar("T")
 
@@ -25,15 +25,9 @@ _MOST = 2**53  # a sum of such numbers fits there, and JSON and floats have each
 _PLAIN = (str, bytes, int, float, list, tuple, dict, type(None))  # an object's own words may hold a secret
 
 
-def refuse(
-    name: str,
-    value: object,
-    expected: str,
-    advice: str = "",
-    kind: type[SurpriseRerankError] = DataError,
-) -> NoReturn:
-    """Raise the error of an argument that is not what was expected."""
-    raise kind(f"{name} must be {expected}, got {_shown(value)}" + (f"; {advice}" if advice else ""))
+def refuse(name: str, value: object, expected: str, advice: str = "") -> NoReturn:
+    """Raise the DataError of an argument that is not what was expected."""
+    raise DataError(f"{name} must be {expected}, got {_shown(value)}" + (f"; {advice}" if advice else ""))
 
 
 def text(name: str, value: object, *, blank: bool = True, advice: str = "write it in quotes") -> str:
@@ -139,22 +133,16 @@ def path(name: str, value: object) -> Path:
     return Path(value)
 
 
-def equal(
-    name: str,
-    value: object,
-    expected: object,
-    advice: str = "give one for each",
-    kind: type[SurpriseRerankError] = DataError,
-) -> None:
-    """Refuse a size, a dimension, a model or the like that is not the one of what it goes with."""
+def equal(name: str, value: object, expected: object, advice: str = "give one for each") -> None:
+    """Refuse a size, a dimension or a kind that is not the one of what it goes with."""
     if value != expected:
-        refuse(name, value, _shown(expected), advice, kind)
+        refuse(name, value, _shown(expected), advice)
 
 
-def present(name: str, value: T | None, advice: str, kind: type[SurpriseRerankError] = DataError) -> T:
+def present(name: str, value: T | None, advice: str) -> T:
     """An optional part that is needed now."""
     if value is None:
-        raise kind(f"{name} must be there, got None; {advice}")
+        raise DataError(f"{name} must be there, got None; {advice}")
     return value
 
 

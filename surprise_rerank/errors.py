@@ -86,7 +86,7 @@ def refuse_unknown(names: Iterable[str], choices: Iterable[str], of: str) -> Non
     listed = sorted(choices)
     for name in names:
         if name not in listed:
-            hint = did_you_mean(str(name), listed)
+            hint = did_you_mean(name, listed)
             raise DataError(f"{of} has no setting {name!r}; {hint}there are: {', '.join(listed)}")
 
 

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 
 from qdrant_client import models
 
-from surprise_rerank import border
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
@@ -109,9 +108,12 @@ class Enrichment:
         record = self.record
         if record is None or not record.model:
             return
-        name, advice = f"the model of token vectors for {where}", "give that one as token_encoder="
-        models = f"{model.name} ({model.fingerprint})", f"{record.model} ({record.fingerprint})"
-        border.equal(name, *models, f"{advice}, or enrich again", IndexMismatchError)
+        if (model.name, model.fingerprint) != (record.model, record.fingerprint):
+            raise IndexMismatchError(
+                f"{where} was enriched with token vectors of {record.model!r} ({record.fingerprint}), the "
+                f"question's would be of {model.name!r} ({model.fingerprint}); give that model as "
+                "token_encoder=, or enrich again"
+            )
 
     def request(self, points: Sequence[PointId], *, tokens: bool = True) -> models.QueryRequest:
         """A request for what was added to points: the hashes of their texts, and token vectors."""

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from surprise_rerank import border
 from surprise_rerank.connectors.attached.layouts import are_unit, find_vectors
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import LANGUAGES, Bm25, SparseVector
@@ -70,12 +69,16 @@ def look(
     wanted = (layout.dense, *((layout.sparse,) if layout.sparse else ()))
     most = _LOOKED_AT if layout.has_dense else _LOOKED_AT // 4  # multivectors are large
     records = next(iter(points.scroll(None, wanted, batch=most)), [])
-    border.some(f"points of {points.where}", records, "add documents first")
+    if not records:
+        raise DataError(f"{points.where} is empty; add documents first")
     if not layout.has_dense:
         return layout, records
     vectors, rows = layout.dense_of(records)
-    advice = f"none of {len(records)} points looked at has it; name another with vector="
-    border.some(f"points of {points.where} with the vector {layout.dense!r}", rows, advice)
+    if not rows:
+        raise DataError(
+            f"{points.where}: none of {len(records)} points looked at has the vector {layout.dense!r}; name "
+            "another with vector="
+        )
     return replace(layout, unit=are_unit(vectors)), records
 
 
@@ -118,7 +121,8 @@ def sparse_of(
 ) -> tuple[SparseEmbed | None, tuple[str, ...]]:
     """How a question becomes a sparse vector, if that is known; and what to say of it."""
     if model is not None:
-        border.present("the collection's sparse vector, which sparse= is for,", layout.sparse, "leave it out")
+        if layout.sparse is None:
+            raise DataError("sparse= is given, but the collection has no sparse vector; leave it out")
         return sparse_embed(model), ()
     if layout.sparse is None:
         return None, ()

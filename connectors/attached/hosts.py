@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from typing import Any, TypeAlias
 
-from surprise_rerank import border
 from surprise_rerank.connectors.attached.collection import Collection
 from surprise_rerank.connectors.qdrant.engines.connections import connect, existing
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
@@ -42,9 +41,12 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
             raise DataError("the collection is attached already; give embed and other settings when it is")
         return store
     client, name, model_of_store, settings_of_store = _told(store)
-    advice = "give it as embed= (the embedding object of your framework, or a function from texts to vectors)"
-    name_of_model = f"the model of the vectors of a {type(store).__name__}"
-    model = border.present(name_of_model, model_of_store if embed is None else embed, advice)
+    model = model_of_store if embed is None else embed
+    if model is None:
+        raise DataError(
+            f"{type(store).__name__} does not know the model of its vectors; give it as embed= (the "
+            "embedding object of your framework, or a function from texts to vectors)"
+        )
     return Collection.attach(client, name, embed=model, **{**settings_of_store, **settings})
 
 

@@ -165,9 +165,11 @@ class CollectionConfig:
         """
         if encoder is None:
             encoder = self.dense_encoder(model)
-        name = f"the model of {location}, which somebody else made,"
-        advice = "give --model NAME (model=), or a file that names it with --config (config=)"
-        border.present(name, encoder, advice)
+        if encoder is None:
+            raise DataError(
+                f"{location} was made by somebody else, and does not know the model of its vectors: give "
+                "--model NAME (model=), or a file that names it with --config (config=)"
+            )
         return self.look(location, encoder, self._tokens())
 
     def dense_encoder(self, model: str | None = None) -> Encoder | None:

@@ -11,7 +11,6 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.languages import unread
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
@@ -44,6 +43,7 @@ from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.feedback import Feedback, FeedbackRows, best_and_others
 
@@ -70,7 +70,8 @@ class SparseRetriever(ExplainingRetriever):
     options: SearchOptions = NO_OPTIONS
 
     def __post_init__(self) -> None:
-        border.present("the words of the index", self.index.words, "rebuild it with the setting bm25")
+        if self.index.words is None:
+            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""

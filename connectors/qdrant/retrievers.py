@@ -175,12 +175,12 @@ class SurpriseRetriever(ExplainingRetriever):
                 "the index stores no augmented vectors; rebuild it with the setting surprise_vector, or "
                 "choose the mode formula"
             )
-        statistics = border.present(
-            f"the ensemble of {self.index.where}, which Qdrant measures surprise against,",
-            storage.manifest.statistics,
-            "give it one ('surprise-rerank tune ensemble', or set_ensemble), or leave mode= out",
-            IndexMismatchError,
-        )
+        statistics = storage.manifest.statistics
+        if statistics is None:
+            raise IndexMismatchError(
+                f"{self.index.where} has no ensemble, which Qdrant measures surprise against; give it one "
+                "('surprise-rerank tune ensemble', or set_ensemble), or leave mode= out"
+            )
         behind = points_behind(storage, statistics)
         if behind:
             raise IndexMismatchError(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from surprise_rerank import border
 from surprise_rerank.connectors.attached.opening import read_toml
 from surprise_rerank.connectors.qdrant.schema import ALL
 from surprise_rerank.connectors.server.answers import RefusedError
@@ -144,7 +143,8 @@ def _entries(path: Path) -> Mapping[str, _Entry]:
     except ValidationError as error:
         names = tuple(_Entry.model_fields)
         raise DataError(f"{path}: {said_of(error.errors(include_input=False), names)}") from None
-    border.some(f"owners of tokens in {path}", entries, "give a table such as [me] with tokens and rights")
+    if not entries:
+        raise DataError(f"{path} has no tokens; give it a table such as [me] with tokens and rights")
     return entries
 
 

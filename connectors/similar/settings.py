@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from surprise_rerank import border
-from surprise_rerank.core.files import require_room_for
 from surprise_rerank.errors import DataError
 
 Similarity: TypeAlias = Literal["surprise", "cosine", "dynamax"]
@@ -56,12 +56,15 @@ class SimilaritySettings:
         return _PART_ROWS[self.similarity]
 
 
-def require_writable(path: Path) -> None:
+def require_suffix(path: Path) -> None:
     """Refuse a file that nothing here can write, before anything is computed.
 
     Raises:
-        DataError: if its suffix is not known.
-        StoreError: if its folder is not there or may not be written to.
+        DataError: if its suffix is not known, or its folder is not there or may not be written to.
     """
-    border.choice(f"the suffix of {path}", path.suffix.lower(), SUFFIXES)
-    require_room_for(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path}: a result is written by its suffix; choose {', '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent}; make it, or choose another one")
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"{path}: you may not write into {path.parent}; choose another folder")

@@ -36,7 +36,7 @@ from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE, cache_folder, whole_file
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
-from surprise_rerank.errors import NoBackgroundError
+from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground
 from surprise_rerank.thresholds.varied_questions import ORIGIN, translated_questions, varied_questions
@@ -61,7 +61,9 @@ def is_automatic() -> bool:
         DataError: if the environment says neither `on` nor `off`.
     """
     said = os.environ.get(SWITCH, "on").lower()
-    return bool(border.choice(f"the environment's {SWITCH}", said, ("on", "off")) == "on")
+    if said not in ("on", "off"):
+        raise DataError(f"{SWITCH}={said!r} in the environment; set it to on or off")
+    return said == "on"
 
 
 class KeptBackground:

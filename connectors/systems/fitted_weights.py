@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.core.json_values import sealed, unsealed
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -48,9 +47,13 @@ def load_weights(index: SearchedCollection, system: str) -> Mapping[str, float] 
     fitted = fitted_weights(index, system)
     if fitted is None:
         return None
-    name = f"{index.where}: the fingerprint of {fitted.model!r}, for which {system!r} was fitted,"
-    advice = f"fit them again, or forget them with 'surprise-rerank tune weights --reset --system {system}'"
-    border.equal(name, fitted.fingerprint, index.fingerprint, advice, IndexMismatchError)
+    if fitted.fingerprint != index.fingerprint:
+        raise IndexMismatchError(
+            f"{index.where}: the weights of {system!r} were fitted with the model {fitted.model!r} "
+            f"({fitted.fingerprint}), the index is of {index.model!r} "
+            f"({index.fingerprint}); fit them again, or forget them with 'surprise-rerank tune weights "
+            f"--reset --system {system}'"
+        )
     return fitted.weights
 
 

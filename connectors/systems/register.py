@@ -75,7 +75,8 @@ class System:
                 f"mode {mode!r} is where scores are computed, and {self.name!r} has one place only; leave it "
                 f"out, or choose one of {others or 'the systems that have several'}"
             )
-        border.choice(f"mode of {self.name!r}", mode, self.modes)
+        able = ", ".join(self.modes)
+        raise DataError(f"{self.name!r} has no mode {mode!r}; choose one of {able}, or leave it out")
 
     def built(self, inputs: Any) -> BuiltSystem:
         """Build the system for a collection; see `build`."""

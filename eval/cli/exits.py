@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import FrameType
 from typing import IO, Any, NoReturn
 
@@ -38,20 +38,6 @@ class Commands(click.Group):
         """Run what was asked for."""
         with when_interrupted(""):
             return super().invoke(ctx)
-
-
-def goes_without(option: str, others: Mapping[str, object]) -> None:
-    """Refuse those of other options, by name, that are given beside one that they do not go with."""
-    names = [name for name, value in others.items() if value]
-    if names:
-        raise click.UsageError(f"{option} goes without {' and '.join(names)}")
-
-
-def needs_option(option: str, value: object, others: Mapping[str, object]) -> None:
-    """Refuse those of other options, by name, that are given without the one that they belong to."""
-    names = [name for name, other in others.items() if other is not None]
-    if value is None and names:
-        raise click.UsageError(f"{' and '.join(names)}: belongs to {option}, which is not given")
 
 
 _interruptions: list[int] = []

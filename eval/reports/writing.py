@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata, resources
 from pathlib import Path
@@ -16,11 +17,10 @@ import jinja2
 import markupsafe
 import numpy as np
 
-from surprise_rerank import border
 from surprise_rerank.core.extras import is_installed, pip_line
-from surprise_rerank.core.files import disk_errors, require_room_for, whole_file
+from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.core.json_values import finite
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.reports.one_line import one_line, visible
 from surprise_rerank.eval.reports.pictures import to_svg
 from surprise_rerank.eval.reports.report import Report, Table
@@ -197,8 +197,18 @@ def check_files(files: Iterable[Path]) -> None:
     """Raise before an evaluation what `write_report` would raise after it."""
     for file in files:
         _format(file)
-        require_room_for(file)
+        if file.is_dir():
+            raise StoreError(f"{file} is a folder, expected the name of a file to write")
+        if not file.parent.is_dir():
+            raise StoreError(f"{file}: there is no folder {file.parent}; make it, or choose another place")
+        with disk_errors(str(file)):
+            tempfile.TemporaryFile(dir=file.parent).close()
 
 
 def _format(file: Path) -> Callable[[Report], str]:
-    return _FORMATS[border.choice(f"the suffix of {file}", file.suffix.lower(), _FORMATS)]
+    if file.suffix.lower() not in _FORMATS:
+        raise DataError(
+            f"{file}: no format for the suffix {file.suffix!r}; give the report a name that ends in "
+            f"{', '.join(_FORMATS)}"
+        )
+    return _FORMATS[file.suffix.lower()]

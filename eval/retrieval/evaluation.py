@@ -22,7 +22,7 @@ from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.base import Encoder, encode_queries, precision_of
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
-from surprise_rerank.errors import DataError, DatasetError, MissingExtraError
+from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
 from surprise_rerank.eval.retrieval.datasets import (
     UNJUDGED,
     RetrievalDataset,
@@ -250,7 +250,9 @@ def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir
             "judged=nothing has rankings and no measures; say where to write them, --run-dir FOLDER"
         )
     places = [short_name(f"{source.name}/{source.split if is_judged else UNJUDGED}") for source in sources]
-    border.distinct("names of data sets", places, "give each once, or rename a folder")
+    twice = next((place for i, place in enumerate(places) if place in places[:i]), None)
+    if twice is not None:
+        raise DatasetError(f"two data sets are called {twice!r}; give each once, or rename a folder")
     runs = [split_run(run)[1] for run in settings.runs]
     runs += [settings.candidates] if settings.candidates and settings.candidates not in POOLS else []
     for file in (run_path(name, place) for name in runs for place in places):
@@ -300,7 +302,11 @@ def _without_baseline(settings: RetrievalSettings, systems: Mapping[str, AnySyst
     if settings.baseline in systems:
         return []
     if settings.baseline != DEFAULTS.baseline:
-        border.choice("baseline", settings.baseline, systems)
+        hint = did_you_mean(settings.baseline, systems)
+        names = ", ".join(systems)
+        raise DataError(
+            f"the baseline {settings.baseline!r} is not among the systems; {hint}there are: {names}"
+        )
     return [f"nothing is compared: the baseline {settings.baseline} is not among the systems"]
 
 

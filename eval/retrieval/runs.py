@@ -13,13 +13,12 @@ import ir_measures
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank import border
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.documents import Document, Passage, encodable
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.line_files import number, read_rows
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Judged
@@ -74,10 +73,8 @@ def read_run(path: Path) -> Run:
         scores[document] = np.float32(number(score))
         return True
 
-    columns = " ".join(_COLUMNS)
-    border.some(
-        f"lines of {path}", list(read_rows(path, add, columns, blank=False)), f"write {columns} in each"
-    )
+    if not any(list(read_rows(path, add, " ".join(_COLUMNS), blank=False))):
+        raise DataError(f"{path} holds no ranking; expected lines of {' '.join(_COLUMNS)}")
     rankings = {}
     for query, scores in by_question.items():
         ordered = sorted(scores.items(), key=lambda scored: (scored[1], scored[0]), reverse=True)

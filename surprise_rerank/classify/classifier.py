@@ -403,10 +403,11 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.encoder_
 
     def _require_same_weights(self, encoder: Encoder) -> None:
-        name = f"the fingerprint of {encoder.name!r}, which the labels are encoded by,"
-        advice = "give the encoder that it was fitted with, or fit it again"
-        fingerprint = self.fingerprint_ or encoder.fingerprint
-        border.equal(name, encoder.fingerprint, fingerprint, advice, IndexMismatchError)
+        if self.fingerprint_ is not None and encoder.fingerprint != self.fingerprint_:
+            raise IndexMismatchError(
+                f"the labels were encoded by weights {self.fingerprint_}, {encoder.name!r} has "
+                f"{encoder.fingerprint}; give the encoder that it was fitted with, or fit it again"
+            )
 
     def _encode(self, texts: Sequence[str], kind: Kind) -> Float32Array:
         return dense_vectors(self._loaded(), texts, kind)

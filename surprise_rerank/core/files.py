@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import errno
 import glob
-import json
 import os
 import shutil
 import sqlite3
-import tempfile
 import time
 import tokenize
 import uuid
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO
 
 import platformdirs
 
-from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
-
-T = TypeVar("T")
+from surprise_rerank.errors import StoreError
 
 _ABANDONED = 7 * 24 * 3600  # seconds, after which a folder that was never finished is somebody's no longer
 
@@ -58,30 +54,6 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-
-
-def read_json_file(path: Path, read: Callable[[Any], T] = lambda values: values) -> T:
-    """Return what is read of the JSON in a file of an index.
-
-    Raises:
-        UnreadableIndexError: if the file is missing or damaged.
-    """
-    try:
-        return read(json.loads(path.read_bytes()))
-    except FileNotFoundError as error:
-        raise UnreadableIndexError(f"{path} is missing; {MADE_ANEW}") from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
-
-
-def require_room_for(file: Path) -> None:
-    """Refuse, by a StoreError, a file that cannot be written, before what it is to hold is computed."""
-    if file.is_dir():
-        raise StoreError(f"{file} is a folder, expected the name of a file to write")
-    if not file.parent.is_dir():
-        raise StoreError(f"{file}: there is no folder {file.parent}; make it, or choose another place")
-    with disk_errors(str(file)):
-        tempfile.TemporaryFile(dir=file.parent).close()
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from tokenizers import Tokenizer
 
-from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, staged_folder
@@ -233,9 +232,12 @@ def _int8_folder(name: str, place: Path, texts: Sequence[str] | None) -> Path:
     if texts:
         return place / f"int8-{hashlib.sha256(chr(0).join(texts).encode(errors='replace')).hexdigest()[:16]}"
     latest = max(place.glob(f"int8-*/{_SETTINGS}"), key=os.path.getmtime, default=None)
-    name = f"texts that the int8 weights of {name!r} are calibrated on"
-    advice = "give some of those that will be encoded: load_encoder(..., precision='int8', calibration=texts)"
-    return border.present(name, latest, advice, ModelError).parent
+    if latest is None:
+        raise ModelError(
+            f"int8 weights of {name!r} are calibrated on texts: give some of those that will be encoded, "
+            "load_encoder(..., precision='int8', calibration=texts)"
+        )
+    return latest.parent
 
 
 def _quantise(encoder: OpenVinoEncoder, texts: Sequence[str], folder: Path) -> None:

@@ -129,7 +129,11 @@ class Passages:
         return [*sections, (begin, end)]
 
     def _check_overlap(self, limit: int) -> None:
-        border.count(f"the overlap of passages of {limit} tokens", self.overlap, 0, limit - 1)
+        if self.overlap >= limit:
+            raise DataError(
+                f"passages of {limit} tokens that share {self.overlap} hold nothing new; choose an overlap "
+                f"below {limit}"
+            )
 
     def _limit(self, encoder: Encoder) -> int | None:
         """Most tokens of a passage; None for any number."""
@@ -140,8 +144,11 @@ class Passages:
             raise DataError(
                 f"the prompt of the model {encoder.name!r} fills its window; choose a shorter one"
             )
-        name = f"Passages.tokens for the model {encoder.name!r}"
-        border.optional(border.count, name, self.tokens, 1, window)
+        if self.tokens is not None and self.tokens > window:
+            raise DataError(
+                f"passages of {self.tokens} tokens are too long for the model {encoder.name!r}, which reads "
+                f"{window}; choose at most that many, or none for its window"
+            )
         limit = window if self.tokens is None else self.tokens
         self._check_overlap(limit)
         return limit

@@ -220,8 +220,10 @@ def _matrix(path: Path) -> tuple[list[str], FloatArray]:
         raise DataError(f"{path} holds {vectors.dtype} of shape {vectors.shape}, expected floats (words, d)")
     beside = [path.with_suffix(".vocab.txt"), path.with_suffix(".txt")]
     vocabulary = next((file for file in beside if file.is_file()), None)
-    advice = f"write its words, one a line, to {beside[0].name}"
-    vocabulary = border.present(f"a vocabulary beside {path}", vocabulary, advice)
+    if vocabulary is None:
+        raise DataError(
+            f"{path} has no vocabulary beside it: write its words, one a line, to {beside[0].name}"
+        )
     text = vocabulary.read_bytes().decode(errors="replace").removesuffix("\n")
     return [line.removesuffix("\r") for line in text.split("\n")], vectors
 
@@ -259,5 +261,6 @@ def _text(path: Path) -> tuple[list[str], FloatArray]:
         raise DataError(
             f"{path}: promises {promised} words and has {lines_read}; write or download the file again"
         )
-    border.some(f"lines of {path}", rows, "write a word and its numbers in each")
+    if not rows:
+        raise DataError(f"{path} is empty, expected a word and its numbers in every line")
     return list(rows), np.array(values, dtype=np.float32).reshape(-1, dimension)

@@ -28,9 +28,8 @@ class SimilarityReranker:
     name: str = "similarity"  # of its part in a ranking
 
     def __post_init__(self) -> None:
-        if self.similarity.inputs & {"words", "query words"}:
-            name = f"the encoder of {self.name!r}, which reads words,"
-            border.present(name, self.encoder, "give that of the documents")
+        if self.encoder is None and self.similarity.inputs & {"words", "query words"}:
+            raise DataError(f"the similarity {self.name!r} reads words; give the encoder of the documents")
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -99,9 +98,12 @@ class TextSimilarity:
     @property
     def similarity(self) -> Similarity:
         """The similarity of bags of tokens."""
-        what = " and ".join(sorted(self._named.fitted_on))
-        advice = "call fit(texts of the corpus) first"
-        return border.present(f"the corpus ({what}) that {self.name!r} is fitted on", self._built, advice)
+        if self._built is None:
+            what = " and ".join(sorted(self._named.fitted_on))
+            raise DataError(
+                f"{self.name!r} is fitted on a corpus ({what}): call fit(texts of the corpus) first"
+            )
+        return self._built
 
     def fit(self, texts: Sequence[str], statistics: WordStatistics | None = None) -> Self:
         """Fit universes, components and word weights on texts of the corpus; some names need none.

@@ -327,19 +327,19 @@ class Ensemble:
         border.instance("content", content, bytes)
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-                is_whole = int(stored["format"]) == _FORMAT
+                if int(stored["format"]) != _FORMAT:
+                    raise DataError(f"{where}: ensemble of another format; make it again with Ensemble.save")
                 values: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls)}
             values |= {name: int(values[name]) for name in ("count", "sample_size", "checksum")}
             values |= {name: str(values[name]) for name in ("model", "similarity")}
             d, s = len(values["mean"]), len(values["priorities"])
-            is_whole &= values["scatter"].shape == (d, d) and values["sample"].shape == (s, d)
-        except UNREADABLE_ARCHIVE:
-            is_whole = False
-        if not is_whole:
-            raise DataError(
-                f"{where}: no ensemble, or damaged, or of another format; make one with Ensemble.save"
-            )
-        return cls(**values)
+            if values["scatter"].shape != (d, d) or values["sample"].shape != (s, d):
+                raise DataError(f"{where}: its arrays do not fit together; make it again with Ensemble.save")
+            return cls(**values)
+        except DataError:
+            raise
+        except UNREADABLE_ARCHIVE as error:
+            raise DataError(f"{where}: not an ensemble file; make one with Ensemble.save") from error
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:

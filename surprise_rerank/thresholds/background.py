@@ -138,8 +138,11 @@ class QuestionBackground:
                 )
                 tables[len(texts)] = np.array(list(scores_by_name.values()), dtype=np.float64)
             texts.append(question)
-        name = f"background questions, of {len(texts)}, that found candidates"
-        border.some(name, tables, "give more, better some hundred", FEWEST)
+        if len(tables) < FEWEST:
+            raise DataError(
+                f"{len(tables)} of {len(texts)} background questions found candidates; give at least "
+                f"{FEWEST}, better some hundred"
+            )
         shares, rows = question_shares(texts), list(tables)
         logs = np.array([_log_length(texts[i]) for i in rows])
         best = np.array(

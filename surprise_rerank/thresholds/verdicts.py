@@ -26,7 +26,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import border
 from surprise_rerank.candidates import Status, Verdict
 from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.errors import DataError
@@ -83,7 +82,10 @@ class AnswerChance:
         DataError if there are too few, or all or none of them found one.
         """
         usual = self._logits(best, gap)
-        border.some("judged questions", usual, "give more to calibrate a chance on", FEWEST_JUDGED)
+        if len(usual) < FEWEST_JUDGED:
+            raise DataError(
+                f"{len(usual)} judged questions; give at least {FEWEST_JUDGED} to calibrate a chance on"
+            )
         slope, shift = _platt(usual, np.asarray(answered, dtype=bool))
         moved = shift + slope * self.intercept
         return AnswerChance(moved, slope * self.best, slope * self.gap, len(usual), longest)

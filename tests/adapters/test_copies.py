@@ -165,7 +165,7 @@ def test_llama_index_reads_what_it_has_written(named_index):
     assert host.rank(read, nodes, ON_TOPIC) == host.rank(ranker, nodes, ON_TOPIC)
     postprocessor = SurpriseRerank(reranker=ranker.reranker)
     with pytest.raises(
-        ValueError, match=r"the reranker must be there, got None; give reranker=, or use SurpriseRerank\.load"
+        ValueError, match=r"there is no reranker; give reranker=, or use SurpriseRerank\.load"
     ):
         SurpriseRerank.from_dict(postprocessor.to_dict())
 

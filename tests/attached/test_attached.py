@@ -508,7 +508,7 @@ def test_dense_vectors_of_a_function_and_tokens_of_a_model(store):
     collection.enrich()
     ranking = collection.pipeline("auto").search(QUESTION, 3)
     assert set(ranking.parts) == {"bm25", "cosine", "dynamax", "feedback"}
-    with pytest.raises(IndexMismatchError, match=r"must be 'tokens \(0\)"):
+    with pytest.raises(IndexMismatchError, match="'tokens'"):
         store.attach(api, token_encoder=WordEncoder(16, "other"))
     without = store.attach(api)
     ranking = without.pipeline("auto").search(QUESTION, 3)
@@ -586,18 +586,14 @@ REFUSED: dict[str, tuple[Made, dict[str, Any], str]] = {
         {"id": "doc"},
         "several points have the id 'd0' in 'doc'",
     ),
-    "no points": (of_points(PARAMS), {}, "points of .* must be at least one, got none; add documents first"),
+    "no points": (of_points(PARAMS), {}, "is empty"),
     "no vectors": (
         of_points({"dense": PARAMS}, models.PointStruct(id=1, vector={}, payload={"text": "a"})),
         {},
-        "vector 'dense' must be at least one, got none; none of 1 points looked at has it",
+        "none of 1 points looked at has the vector 'dense'",
     ),
     "no dense ones": (sparse_alone, {}, "no dense vectors and no multivectors.*it has 's'"),
-    "no sparse ones": (
-        of(),
-        {"sparse": Bm25()},
-        "the collection's sparse vector, which sparse= is for, must be there",
-    ),
+    "no sparse ones": (of(), {"sparse": Bm25()}, "the collection has no sparse vector"),
     "a failing model": (
         of(),
         {"embed": FunctionEncoder(failing, name="api", dimension=16, attempts=2)},

@@ -218,13 +218,13 @@ def test_what_does_not_fit_is_parted_into_code_points_or_refused_with_its_docume
         (
             9,
             {"tokens": 32},
-            "the overlap of passages of 32 tokens must be a whole number from 0 to 31, got 32",
+            "passages of 32 tokens that share 32 hold nothing new; choose an overlap below 32",
         ),
-        (2, {}, "the overlap of passages of 2 tokens must be a whole number from 0 to 1, got 32"),
+        (2, {}, "passages of 2 tokens that share 32 hold nothing new; choose an overlap below 2"),
         (
             8,
             {"tokens": 9, "overlap": 1},
-            "Passages.tokens for the model 'words' must be a whole number from 1 to 8, got 9",
+            "passages of 9 tokens are too long for the model 'words', which reads 8",
         ),
         (0, {}, "the prompt of the model 'words' fills its window"),
     ],

@@ -73,7 +73,7 @@ def test_words_may_hold_spaces_and_bytes_that_are_not_utf8_and_the_first_of_two_
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "must be at least one, got none; write a word and its numbers"),
+        (b"", "is empty, expected a word and its numbers"),
         (b"word\n", "line 1: 0 numbers after the word, expected some"),
         (b"these are\nnotes\n", "line 1: could not convert string to float"),
         (b"a 1 2\nb 1\n", "line 2: 1 numbers after the word, expected 2"),
@@ -118,7 +118,7 @@ def test_a_matrix_is_mapped_where_it_lies(tmp_path, vocabulary, dtype):
 @pytest.mark.parametrize(
     ("vectors", "words", "message"),
     [
-        (VECTORS, None, "must be there, got None; write its words, one a line, to m.vocab.txt"),
+        (VECTORS, None, "has no vocabulary beside it: write its words, one a line, to m.vocab.txt"),
         (VECTORS, WORDS[:-1], "7 words and vectors of shape"),
         (VECTORS[0], WORDS, "8 words and vectors of shape"),
         (np.ones((8, 3), int), WORDS, "int64 of shape .*, expected floats"),

@@ -86,7 +86,7 @@ def test_two_runs_are_compared_with_each_other(settings, tmp_path):
 
 def test_what_cannot_work_is_told_before_anything_is_measured(settings, tmp_path):
     check_together(settings, [settings.dataset])
-    with pytest.raises(DataError, match="names of data sets must differ, got 'animals-test' twice"):
+    with pytest.raises(DatasetError, match="two data sets are called 'animals-test'"):
         check_together(settings, [settings.dataset, f"{settings.dataset}/"])
     with pytest.raises(DatasetError, match=r"there is no run file animals-test/none\.trec"):
         check_together(replace(settings, runs=("a={dataset}/none.trec",)), [settings.dataset])
@@ -100,7 +100,7 @@ def test_what_cannot_work_is_told_before_anything_is_measured(settings, tmp_path
 
 
 def test_what_the_systems_and_the_questions_do_not_allow_is_refused(settings, tmp_path):
-    with pytest.raises(DataError, match="baseline='dynamx' is not known; did you mean 'dynamax'"):
+    with pytest.raises(DataError, match="'dynamx' is not among the systems; did you mean 'dynamax'"):
         evaluate(replace(settings, systems=("cosine", "dynamax"), baseline="dynamx"))
     with pytest.raises(SurpriseRerankError, match="ERR@10 cannot be measured"):
         evaluate(replace(settings, measures=("ERR@10",)))

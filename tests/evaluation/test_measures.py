@@ -172,8 +172,8 @@ def test_white_space_in_ids_does_not_break_a_run_file(tmp_path):
         ("q Q0 a 1 high x\n", "line 1: could not convert string to float"),
         ("q Q0 a 1 nan x\n", "line 1: 'nan' is no finite number"),
         ("q Q0 a 1 2 x\nq Q0 a 2 1 x\n", "line 2: the document 'a' comes twice for the question 'q'"),
-        ("\n", "theirs.trec must be at least one, got none; write question"),
-        ("", "theirs.trec must be at least one, got none; write question"),
+        ("\n", "holds no ranking"),
+        ("", "holds no ranking"),
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_line(tmp_path, content, said):

@@ -81,7 +81,7 @@ def test_wrong_uses_are_told(pets, tmp_path):
         Federation([])
     with DocumentIndex.open(tmp_path / "new", WordEncoder(48)) as new:
         new.sync(PETS[:3], background=False)
-        with pytest.raises(DataError, match=r"the background of 'new'.* must be there.*measure_background"):
+        with pytest.raises(DataError, match=r"'new' has no background of its system.*measure_background"):
             Federation({"pets": pets, "new": new}, "auto")
     with pytest.raises(DataError, match=r"places of collections must differ.*give them by name"):
         Federation([pets, pets])

@@ -112,11 +112,11 @@ def test_ensembles_that_do_not_fit_are_named(open_index):
     encoder = WordEncoder()
     with open_index(encoder) as index:
         index.sync(DOCUMENTS)
-        with pytest.raises(IndexMismatchError, match=r"the ensemble of .* must be there, got None; set one"):
+        with pytest.raises(IndexMismatchError, match="has no ensemble yet"):
             index.add_questions(["w1"])
-        with pytest.raises(IndexMismatchError, match=r"the ensemble of .* must be there, got None; set one"):
+        with pytest.raises(IndexMismatchError, match="has no ensemble yet"):
             index.refresh_statistics()
-        with pytest.raises(IndexMismatchError, match="model must be 'words', got 'another'"):
+        with pytest.raises(IndexMismatchError, match=r"'another'.*'words'"):
             index.set_ensemble(ensemble(encoder, QUESTIONS, model="another"))
         with pytest.raises(DataError, match="the ensemble's dimension must be 16, got 8"):
             index.set_ensemble(Ensemble.from_vectors(np.eye(8)))

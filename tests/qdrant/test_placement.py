@@ -119,4 +119,4 @@ def test_the_command_line_spreads_an_index(qdrant, tmp_path, monkeypatch):
     assert {own[:2] for own in spread(qdrant).values()} == {(6, 2), (1, 2)}
     done = CliRunner().invoke(command, [*index("replicas=2"), "--index", str(tmp_path / "own")])
     assert done.exit_code == 2
-    assert "an index in a folder goes without --set replicas" in done.output
+    assert "a folder has no shards" in done.output

@@ -13,15 +13,15 @@ OPEN = {"key": "metadata.kind", "match": {"value": "open"}}
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"Must": []}, "the filter has no setting 'Must'; did you mean 'must'?"),
-        ({"a[": 1}, "the filter has no setting 'a['"),
-        ({"int": 1}, "the filter has no setting 'int'"),
+        ({"Must": []}, "'Must' is not known in the filter; did you mean 'must'?"),
+        ({"a[": 1}, "'a[' is not known in the filter"),
+        ({"int": 1}, "'int' is not known in the filter"),
         (
             {"must": [{"key": "a", "rnage": {"gte": 1}}]},
-            "must[0] has no setting 'rnage'; did you mean 'range'?",
+            "'rnage' is not known in must[0]; did you mean 'range'?",
         ),
-        ({"must": [{"ky": "a", "match": {"value": 1}}]}, "must[0] has no setting 'ky'; did you mean 'key'?"),
-        ({"must": [{"key": "a", "match": {"valu": 3}}]}, "must[0].match has no setting 'valu'"),
+        ({"must": [{"ky": "a", "match": {"value": 1}}]}, "'ky' is not known in must[0]; did you mean 'key'?"),
+        ({"must": [{"key": "a", "match": {"valu": 3}}]}, "'valu' is not known in must[0].match"),
         ({"must": [{"key": "a"}]}, "must[0] tests nothing; give it one of match, range"),
         ({"must": {"key": "a"}}, "must tests nothing"),
         ({"must": [{"key": "a", "match": {}}]}, "must[0].match tests nothing"),

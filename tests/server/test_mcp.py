@@ -160,7 +160,7 @@ def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(index, cond
     ("arguments", "what"),
     [
         ({"filters": OPEN}, "did you mean 'filter'?"),
-        ({"filter": {"most": []}}, "filter: the filter has no setting 'most'"),
+        ({"filter": {"most": []}}, "filter: 'most' is not known"),
         ({"filter": "not json"}, "filter: is no JSON"),
         ({"filter": '{"must": [], "must": []}'}, "filter: an object has a key twice"),
         ({"filter": [OPEN]}, "filter:"),

@@ -265,7 +265,7 @@ def test_everything_can_be_done_by_keys_and_a_filter_that_is_none_is_said(visit,
     page.locator("#filter").fill('{"must": ')
     expect(page.locator("#notice")).to_contain_text("The filter is not JSON")
     page.locator("#filter").fill('{"mustt": []}')
-    expect(page.locator("#notice")).to_contain_text("the filter has no setting 'mustt'")
+    expect(page.locator("#notice")).to_contain_text("'mustt' is not known in the filter")
 
 
 def test_hostile_texts_are_text(browser, url):

@@ -369,7 +369,7 @@ def test_the_command_writes_pairs_and_groups_by_their_suffix(tmp_path, source, s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--out", "n.xlsx"], "there are: .parquet, .csv, .jsonl"),
+        (["--out", "n.xlsx"], "choose .parquet, .csv, .jsonl"),
         (["--out", "no/n.csv"], "there is no folder no"),
         (["--out", "docs.jsonl"], "would be written where it is read"),
         (["--out", "n.csv", "--groups", "n.csv"], "choose two places"),

@@ -152,7 +152,7 @@ def test_what_cannot_be_told_is_refused():
     ):
         with pytest.raises(DataError, match=message):
             background.check(wrong)
-    with pytest.raises(DataError, match="of 9, that found candidates must be at least 10, got 9"):
+    with pytest.raises(DataError, match="9 of 9 background questions found candidates; give at least 10"):
         one_score([1.0] * 9)
     with pytest.raises(DataError, match=r"the scorers of the ranking must be \('cosine',\), got \('bm25',\)"):
         background.judged(ranking(bm25=[1.0]), "q")

@@ -150,7 +150,7 @@ def test_a_chance_grows_with_what_stands_out_and_follows_judged_questions():
     assert 0.02 < few.of(best[:10], gaps[:10]).min() < few.of(best[:10], gaps[:10]).max() < 0.98
     # A better score is no reason for doubt.
     assert USUAL_CHANCE.calibrated(best, gaps, usual < np.median(usual)).best == 0
-    with pytest.raises(DataError, match="judged questions must be at least 10, got 9"):
+    with pytest.raises(DataError, match="9 judged questions; give at least 10"):
         USUAL_CHANCE.calibrated(best[:9], gaps[:9], answered[:9])
     with pytest.raises(DataError, match="10 of 10 judged questions found an answer; both kinds are needed"):
         USUAL_CHANCE.calibrated(best[:10], gaps[:10], [True] * 10)

@@ -32,7 +32,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     pages,
     to_record,
 )
-from surprise_rerank.errors import StoreError, refuse_unknown
+from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -147,7 +147,11 @@ class ClientEngine:
             DataError: if there is no such setting of a collection.
         """
         names = set(inspect.signature(QdrantClient.create_collection).parameters) - _OURS
-        refuse_unknown(settings, names, "a collection")
+        for name in set(settings) - names:
+            raise DataError(
+                f"{name!r} is no setting of a collection; {did_you_mean(name, names)}choose from "
+                f"{', '.join(sorted(names))}"
+            )
         arguments = {**defaults, **settings}
         config = {name: self._params(form) for name, form in vectors.items()}
         # With user-defined sharding Qdrant 1.18 changes points by id only in a shard that is named, and a

@@ -14,9 +14,9 @@ import os
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from surprise_rerank.core.files import read_json_file, whole_file
+from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import MADE_ANEW, UnreadableIndexError
 
 _HEAD = 4096  # bytes of a file that are compared when it is opened
@@ -106,10 +106,11 @@ def _damaged(file: Path) -> UnreadableIndexError:
 
 
 def _read_list(path: Path) -> tuple[int, dict[str, ListedFile]]:
-    def read(listed: Any) -> tuple[int, dict[str, ListedFile]]:
+    try:
+        listed = json.loads(path.read_bytes())
         return int(listed["points"]), {name: ListedFile(*file) for name, file in listed["files"].items()}
-
-    return read_json_file(path, read)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
 
 
 def _head(path: Path) -> int:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from qdrant_client import models
 
 from surprise_rerank import border
-from surprise_rerank.errors import DataError, StoreError, refuse_unknown
+from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 _DEEPEST = 20  # filters in filters
-Model = TypeVar("Model", bound=BaseModel)
 
 
 def require_tests(query_filter: models.Filter, place: str = "filter") -> None:
@@ -60,7 +59,10 @@ def filter_of(values: Any, most: int | None = None) -> models.Filter:
         if most is not None and number > most:
             raise DataError(f"it has more than {most} conditions; test many values with one match.any")
         _require_condition(condition, place)
-    query_filter = _read(models.Filter, values, "")  # what no condition has: the number of min_should
+    try:
+        query_filter = models.Filter.model_validate(values)
+    except ValidationError as error:  # what no condition has: the number of min_should
+        raise DataError(_wrong(error, values, "")) from error
     # The engine's own code knows what it takes: paths, places, numbers of 64 bits. What only a server has is
     # left to it.
     from surprise_rerank.connectors.qdrant.engines.edge import to_filter
@@ -80,11 +82,11 @@ def _conditions(values: Any, place: str, level: int) -> Iterator[tuple[Any, str]
         raise DataError(f"{place or 'it'} must be a JSON object with must, should, must_not or min_should")
     if level > _DEEPEST:
         raise DataError(f"it has more than {_DEEPEST} filters in each other; write a flatter one")
-    refuse_unknown(values, _GROUPS, place or "the filter")
+    _require_known(values, _GROUPS, place)
     for name, conditions in values.items():
         where = f"{place}.{name}" if place else name
         if name == "min_should" and isinstance(conditions, Mapping):
-            refuse_unknown(conditions, _names(models.MinShould), where)
+            _require_known(conditions, _names(models.MinShould), where)
             conditions, where = conditions.get("conditions"), f"{where}.conditions"
         for row, condition in enumerate(
             conditions if isinstance(conditions, list) else [] if conditions is None else [conditions]
@@ -105,12 +107,15 @@ def _require_condition(condition: Any, place: str) -> None:
     kind = next((kind for name, kind in _KINDS.items() if name in condition), None)
     if kind is None:  # a filter, unless it has what only a field's condition has
         keys = _GROUPS if condition.keys() & set(_GROUPS) else [*_KINDS, *_GROUPS]
-        refuse_unknown(condition, keys, place)
+        _require_known(condition, keys, place)
         return
-    refuse_unknown(condition, _names(kind), place)
+    _require_known(condition, _names(kind), place)
     if kind is models.FieldCondition:
         _require_test(condition, place)
-    read = _read(kind, condition, place)
+    try:
+        read = kind.model_validate(condition)
+    except ValidationError as error:
+        raise DataError(_wrong(error, condition, place)) from error
     if isinstance(read, models.HasIdCondition):
         for name in read.has_id:
             if not _is_point_id(name):
@@ -122,24 +127,27 @@ def _require_condition(condition: Any, place: str) -> None:
 
 def _require_test(condition: Mapping[str, Any], place: str) -> None:
     """Refuse a condition of a field that tests nothing."""
-    tests = [(place, condition, _OF_FIELDS)]
+    if all(condition.get(name) is None for name in _OF_FIELDS):
+        raise DataError(f"{place} tests nothing; give it one of {', '.join(_OF_FIELDS)}")
     for name, inside in _INSIDE.items():
-        if isinstance(condition.get(name), Mapping):
-            tests.append((f"{place}.{name}", condition[name], inside))
-            refuse_unknown(condition[name], inside, f"{place}.{name}")
-    for where, test, names in tests:
-        if all(test.get(name) is None for name in names):
-            raise DataError(f"{where} tests nothing; give it one of {', '.join(names)}")
-        for key, value in test.items():
-            if isinstance(value, float):  # no document is beyond NaN, nor can a server be sent it
-                border.number(f"{where}.{key}", value)
+        test = condition.get(name)
+        if isinstance(test, Mapping):
+            _require_known(test, inside, f"{place}.{name}")
+            if all(value is None for value in test.values()):
+                raise DataError(f"{place}.{name} tests nothing; give it one of {', '.join(inside)}")
+            for key, value in test.items():
+                if isinstance(value, float):  # no document is beyond NaN, nor can a server be sent it
+                    border.number(f"{place}.{name}.{key}", value)
 
 
-def _read(kind: type[Model], values: Any, place: str) -> Model:
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise DataError(_wrong(error, values, place)) from error
+def _require_known(values: Mapping[str, Any], names: Iterable[str], place: str) -> None:
+    names = list(names)
+    for name in values:
+        if name not in names:
+            hint = did_you_mean(str(name), names)
+            raise DataError(
+                f"{name!r} is not known in {place or 'the filter'}; {hint}it can have: {', '.join(names)}"
+            )
 
 
 def _is_point_id(name: Any) -> bool:

@@ -128,7 +128,11 @@ class SearchedCollection(ABC):
     @property
     @abstractmethod
     def encoder(self) -> Encoder:
-        """The model of questions; a DataError if it was opened without one."""
+        """The model of questions.
+
+        Raises:
+            StoreError: if it was opened without one.
+        """
 
     @property
     @abstractmethod

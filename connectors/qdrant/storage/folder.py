@@ -19,7 +19,7 @@ from surprise_rerank.connectors.qdrant.engines.edge_shard import optimize_elsewh
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
-from surprise_rerank.core.files import disk_errors, read_json_file, whole_file
+from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.errors import (
     MADE_ANEW,
@@ -239,7 +239,11 @@ def _current(folder: Path) -> int | None:
         if len(complete) > 1:
             raise UnreadableIndexError(f"{path} is missing; {MADE_ANEW}")
         return complete[0] if complete else None
-    return read_json_file(path, lambda values: int(values["version"]))
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return int(values["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
 
 
 def _versions(folder: Path) -> list[int]:
@@ -259,7 +263,14 @@ def _require_whole(version: Path, manifest: Manifest) -> None:
 
 
 def _read_manifest(folder: Path) -> Manifest:
-    return Manifest.from_json(read_json_file(folder / MANIFEST_FILE), str(folder.parent))
+    path = folder / MANIFEST_FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UnreadableIndexError(f"{path} is missing; {MADE_ANEW}") from error
+    except ValueError as error:
+        raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
+    return Manifest.from_json(values, str(folder.parent))
 
 
 def _is_begun(folder: Path, manifest: Manifest) -> bool:

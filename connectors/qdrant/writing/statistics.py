@@ -115,8 +115,11 @@ def load(storage: Storage, record: StatisticsRecord, model: str) -> Statistics:
     Raises:
         IndexMismatchError: if the ensemble is missing, damaged, or of another model than the index.
     """
-    name = f"{storage.where}: the ensemble {record.ensemble} of its statistics"
-    content = border.present(name, storage.read_file(file_name(record)), "set it again", IndexMismatchError)
+    content = storage.read_file(file_name(record))
+    if content is None:
+        raise IndexMismatchError(
+            f"{storage.where} has lost the ensemble {record.ensemble} of its statistics; set it again"
+        )
     try:
         ensemble = Ensemble.from_bytes(content, f"{storage.where}: {file_name(record)}")
     except DataError as error:
@@ -142,8 +145,10 @@ def require_model(ensemble: Ensemble, model: str, where: str) -> None:
     Raises:
         IndexMismatchError: if it names another model; the message names both.
     """
-    advice = f"use one model for both, that of {where}"
-    border.equal("the ensemble's model", ensemble.model or model, model, advice, IndexMismatchError)
+    if ensemble.model and ensemble.model != model:
+        raise IndexMismatchError(
+            f"the ensemble is of model {ensemble.model!r}, {where} is of {model!r}; use one model for both"
+        )
 
 
 def behind(storage: Storage, record: StatisticsRecord) -> int:

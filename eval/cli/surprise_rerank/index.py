@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.core import ParameterSource
 
-from surprise_rerank import border
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.console import Output
-from surprise_rerank.eval.cli.exits import Interrupted, goes_without, needs_option
+from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
     Sources,
     filled_with,
@@ -104,15 +103,17 @@ class IndexSettings:
         names = {"shards": "shard_number", "replicas": "replication_factor"}
         names["write_consistency"] = "write_consistency_factor"
         values = {key: value for key in names if (value := getattr(self, key)) is not None}
-        if location.url is None:
-            goes_without("an index in a folder", {f"--set {key}": True for key in values})
-        for key, value in values.items():
-            border.count(f"--set {key}", value)
+        keys = f"--set {' and '.join(values)}"
+        if values and location.url is None:
+            raise click.UsageError(f"{keys}: a folder has no shards; give a collection on a server")
+        if min(values.values(), default=1) < 1:
+            raise click.UsageError(f"{keys}: give numbers from 1")
         return {names[key]: value for key, value in values.items()}
 
     def require_ray(self, address: str | None) -> None:
         """A usage error if something is said of Ray's workers, and there are none."""
-        needs_option("--ray ADDRESS", address, {"--set workers": self.workers, "--set gpus": self.gpus})
+        if address is None and (self.workers, self.gpus) != (None, None):
+            raise click.UsageError("--set workers and --set gpus belong to --ray ADDRESS")
 
 
 def _kinds() -> tuple[type, ...]:
@@ -230,7 +231,7 @@ def index(
 
     location = replace(location_of(target), prefer_grpc=filling.grpc)
     of_collection = filling.of_collection(location)
-    reads = {"SOURCE": sources, "--prune": prune, "--rebuild": rebuild}
+    reads = bool(sources or rebuild or prune)
     if _deleted(location, out, delete, condition, tenant, reads=reads):
         return
     require_place(location)
@@ -317,19 +318,15 @@ def _require_reading(settings: SetValues, advice: str, also: Set[str] = frozense
 
 
 def _copied(
-    original: str | None,
-    location: Location,
-    out: Output,
-    of_collection: Mapping[str, Any],
-    *,
-    reads: Mapping[str, object],
+    original: str | None, location: Location, out: Output, of_collection: Mapping[str, Any], *, reads: bool
 ) -> bool:
     """Copy an index where one is named; returns whether that is so."""
     from surprise_rerank.connectors.qdrant.writing.copying import copy_index
 
     if original is None:
         return False
-    goes_without("--copy-of", reads)
+    if reads:
+        raise click.UsageError("--copy-of goes without SOURCE, --prune and --rebuild")
     with _open(location_of(original)) as opened:
         how: dict[str, Any] = {"collection_settings": of_collection, "show_progress": not out.quiet}
         points = copy_index(opened.storage, location, **how)
@@ -345,13 +342,15 @@ def _deleted(
     condition: str | None,
     tenant: str | None,
     *,
-    reads: Mapping[str, object],
+    reads: bool,
 ) -> bool:
     """Delete documents where ids or a filter say so; returns whether they do."""
     if not ids and condition is None:
         return False
-    either = {"--delete-where": ids and condition is not None}
-    goes_without("--delete" if ids else "--delete-where", {**either, **reads})
+    if reads or (ids and condition is not None):
+        raise click.UsageError(
+            "--delete and --delete-where go without each other, SOURCE, --prune and --rebuild"
+        )
     chosen = None if condition is None else read_filter("--delete-where", condition)
     with _open(location) as opened:
         removed = opened.delete(list(dict.fromkeys(ids)) or None, filter=chosen, tenant=tenant)
@@ -451,8 +450,8 @@ def _endpoint(
 ) -> Encoder | None:
     from surprise_rerank.connectors.attached.opening import CollectionConfig
 
-    if config is not None:  # which names the model
-        goes_without("--config", {"--model": model, "--set precision": filling.precision})
+    if config is not None and (model or filling.precision):
+        raise click.UsageError("--config names the model: leave --model and --set precision out")
     said = CollectionConfig.read(config)
     said.require_of_index(location)
     return said.encoder_of_index()

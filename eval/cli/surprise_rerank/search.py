@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank import border
 from surprise_rerank.documents import stripped_question
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.console import Output
-from surprise_rerank.eval.cli.exits import goes_without
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, present, takes_index
 from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.line_files import STANDARD_INPUT, read_questions
@@ -112,24 +111,24 @@ def search(
     """
     if question is None and explained not in (None, _HERE):
         question, explained = explained, _HERE  # --explain took the question for its file
-    question = border.present(
-        "the question", question, "give it in quotes, or - to read questions, one a line"
-    )
+    if question is None:
+        raise DataError("what is the question? give it in quotes, or - to read questions, one a line")
     is_single = question != STANDARD_INPUT
     questions = [stripped_question(question)] if is_single else read_questions(STANDARD_INPUT)
     file = None if explained in (None, _HERE) else Path(str(explained))
     if file is not None:  # before a model is loaded
         from surprise_rerank.eval.reports.writing import check_files
 
-        goes_without(f"--explain {file}", {"several questions": not is_single})
+        if not is_single:
+            raise DataError(f"--explain {file} explains one question; give one in quotes")
         check_files([file])
 
     from surprise_rerank.eval.cli.surprise_rerank import search_results as results
 
     chosen = settings.of(results.SetSettings)
     command = results.SearchCommand(questions=questions, is_single=is_single, settings=chosen, **options)
-    if explained is not None:
-        goes_without("--explain", {"--set group_by": chosen.group_by})
+    if explained is not None and chosen.group_by is not None:
+        raise click.UsageError("--explain goes without --set group_by: it explains one ranking")
     location = replace(location, prefer_grpc=chosen.grpc)
     if explained is None:
         shown = results.Shown(out, command)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.eval.cli.exits import goes_without
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.options import index_option, location_of, require_index
 
 if TYPE_CHECKING:
@@ -83,22 +83,25 @@ def serve(
     token = os.environ.get(process.TOKEN_VARIABLE, "").strip() or None
     if target:
         require_index(location_of(target))
-    if mcp != "stdio":
-        secured = token is not None or config is not None  # a file may name tokens; it is read later
-        process.listen(host, port, asks_for_tokens=secured).close()  # before all else is loaded
-    from surprise_rerank.connectors.server.options import read_config
+    try:
+        if mcp != "stdio":
+            secured = token is not None or config is not None  # a file may name tokens; it is read later
+            process.listen(host, port, asks_for_tokens=secured).close()  # before all else is loaded
+        from surprise_rerank.connectors.server.options import read_config
 
-    settings, options = read_config(config, target, token)
+        settings, options = read_config(config, target, token)
+    except DataError as error:
+        raise click.UsageError(str(error)) from error
     if (page or mcp) and not settings.location.is_given:
         location_of(None)  # asks which one
     if mcp != "stdio":
         run_http(settings, options, host, port, tools=mcp is not None, opens=page)
         return
-    on_line = click.core.ParameterSource.COMMANDLINE
-    of_http = {
-        f"--{name}": context.get_parameter_source(name) is on_line for name in ("host", "port", "page")
-    }
-    goes_without("--mcp stdio", of_http)
+    for name in ("host", "port", "page"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name} is for HTTP, and --mcp stdio speaks over the standard streams alone"
+            )
     from surprise_rerank.connectors.mcp import run_stdio
 
     service, stopped = _service(settings, options), threading.Event()
@@ -132,7 +135,12 @@ def run_http(
 
     with process.ending_on_sigterm(), contextlib.ExitStack() as stack:
         settings.require_possible()
-        listening = stack.enter_context(process.listen(host, port, asks_for_tokens=options.asks_for_tokens))
+        try:
+            listening = stack.enter_context(
+                process.listen(host, port, asks_for_tokens=options.asks_for_tokens)
+            )
+        except DataError as error:
+            raise click.UsageError(str(error)) from error
         service = _service(settings, options.model_copy(update={"hosts": (*options.hosts, host)}), said)
         inside = None
         if tools:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from surprise_rerank import border
 from surprise_rerank.eval.cli.console import Output, shortened
-from surprise_rerank.eval.cli.exits import Interrupted, needs_option
+from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
     NEW_FILE,
     Sources,
@@ -111,18 +110,20 @@ def similar(
     surprise of a pair is the number of deviations that the similarity lies above what is usual for the
     neighbour. After an interruption, the same command continues where it stopped.
     """
-    from surprise_rerank.connectors.similar.settings import SimilaritySettings, require_writable
+    from surprise_rerank.connectors.similar.settings import SimilaritySettings, require_suffix
 
     output, how = Output(as_json, quiet), settings.of(SimilarOptions)
     read = [*sources, *options["against"]]
     for path in filter(None, (out, groups)):
-        require_writable(path)
+        require_suffix(path)
         if path.resolve() in [Path(name).resolve() for name in read]:
             raise click.UsageError(f"{path} would be written where it is read; choose another place")
-    places = [str(path.resolve()) for path in (out, groups) if path is not None]
-    border.distinct("--out and --groups", places, "choose two places")
-    needs_option("--groups FILE", groups, {"--set duplicate": how.duplicate})
-    needs_option("--ray ADDRESS", options["ray"], {"--set workers": how.workers})
+    if groups is not None and groups.resolve() == out.resolve():
+        raise click.UsageError(f"--out and --groups are both {out}; choose two places")
+    if how.duplicate is not None and groups is None:
+        raise click.UsageError("--set duplicate belongs to --groups FILE")
+    if how.workers is not None and options["ray"] is None:
+        raise click.UsageError("--set workers belongs to --ray ADDRESS")
     if not sources and not options["index"]:
         raise click.UsageError("what is to be compared? give files, folders, data sets, or --index")
     comparing = SimilaritySettings(

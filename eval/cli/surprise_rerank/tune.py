@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from surprise_rerank import border
 from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.console import Output
-from surprise_rerank.eval.cli.exits import goes_without, when_interrupted
+from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.cli.surprise_rerank.status import background_facts, promised_levels
@@ -128,13 +127,16 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
     hundred questions are a beginning.
     """
     tuning = _Tuning(**options)
-    others = {name: getattr(tuning, name) for name in ("qrels", "system", "reset") if what == "ensemble"}
-    others |= {} if what == "background" else {"passages": tuning.passages}
-    others |= {} if what == "ensemble" else {f"set {key}": True for key in tuning.settings.values}
-    goes_without(f"tune {what}", {f"--{name}": value for name, value in others.items()})
-    if tuning.reset:
-        goes_without("--reset", {"--questions": tuning.questions, "--qrels": tuning.qrels})
+    if tuning.settings and what != "ensemble":
+        raise click.UsageError(f"--set {next(iter(tuning.settings.values))} is for tune ensemble")
+    if tuning.passages and what != "background":
+        raise click.UsageError("--passages is for tune background")
+    if tuning.reset and (tuning.questions or tuning.qrels):
+        raise click.UsageError("--reset goes without --questions and --qrels")
     if what == "ensemble":
+        for name in ("qrels", "system", "reset"):
+            if getattr(tuning, name):
+                raise click.UsageError(f"--{name} is for tune background and tune weights")
         _tune_ensemble(tuning)
     elif what == "background":
         _tune_background(tuning)
@@ -157,15 +159,15 @@ def _tune_ensemble(tuning: _Tuning) -> None:
                 f"{index.where} was made by somebody else, and its documents stay as they are; give it "
                 "questions in Python, with set_questions"
             )
-        if texts is None:
-            border.some(f"documents of {index.where}", index, "index some first")
         if texts is not None and questions is not None:
             source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
             batches = iter(lambda: list(islice(every, _BATCH)), [])
             vectors = (index.encoder.encode(batch, kind="query").dense for batch in batches)
             ensemble = Ensemble.from_batches(vectors, model=index.manifest.model)
-        else:
+        elif len(index):
             ensemble, source = index.ensemble(), "documents"
+        else:
+            raise DataError(f"{index.where} holds no documents yet; index some first")
         progress = not tuning.out.quiet
         changed = index.set_ensemble(ensemble, source=source, show_progress=progress, **asdict(chosen))
         record = index.manifest.statistics
@@ -199,8 +201,9 @@ def _tune_background(tuning: _Tuning) -> None:
             index = whole.by_unit(unit)
             systems = [tuning.system] if tuning.system else all_systems()
             names = [name for name in systems if has_background(index, name)]
-            whose = f" for the system {tuning.system!r}" if tuning.system else ""
-            border.some(f"backgrounds of {index.where}{whose}", names, "see 'status'")
+            if not names:
+                whose = f" for the system {tuning.system!r}" if tuning.system else ""
+                raise DataError(f"{index.where} has no background{whose}; see 'status'")
             for name in names:
                 delete_background(index, name)
         _show(tuning, {"forgotten": names}, f"background of {', '.join(names)} forgotten")
