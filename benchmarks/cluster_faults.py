@@ -260,7 +260,9 @@ def main(count: int, pause: float, down: float, **chosen: Any) -> None:
     nodes = ClusterNodes.of_environment()
     heads = ("copies", "node", "work", "fault", "asked", "failed", "slowest", "work took", "lost", "differ")
     print(f"| {' | '.join((*heads, 'again', 'errors'))} |\n|{'---|' * (len(heads) + 2)}", flush=True)
-    for replicas, node, doing, fault in itertools.product(*chosen.values()):
+    # By name: options come in the order in which the command line has them.
+    choices = (chosen[name] for name in ("replicas", "node", "work", "fault"))
+    for replicas, node, doing, fault in itertools.product(*choices):
         outcome = run(Scenario(replicas, node, doing, fault, count, pause, down), nodes)
         *numbers, _ = astuple(outcome)
         shown = [f"{number:.2f}" if isinstance(number, float) else str(number) for number in numbers]

@@ -32,9 +32,8 @@ from surprise_rerank.errors import (
 _NAMES = ("text", "title", "id", "metadata", "vector", "multivector", "sparse_vector")
 _STRINGS = (*_NAMES, "keep", "model", "token_model", "bm25")
 _OF_INDEX = ("embedding", "token_model")  # what may be said of an index, too
-_EMBEDDING = frozenset(
-    {"model", "url", "key_variable", "dimensions", "prompts", "timeout", "batch", "window", "cache"}
-)
+_LIMITS = ("timeout", "batch", "window", "cache", "characters", "parallel", "per_minute")
+_EMBEDDING = frozenset({"model", "url", "key_variable", "dimensions", "prompts", *_LIMITS})
 
 
 def open_collection(

@@ -31,7 +31,7 @@ class OpenAIEncoder(FunctionEncoder):
 
     Requests that time out, cannot connect, or are answered by 429 or 5xx are sent again, after what the
     server's `Retry-After` asks for. The key is in no message, no `repr` and no pickle. Every process has its
-    own connections. The options are those of `FunctionEncoder`: name, batch, window, unit, attempts, cache.
+    own connections. The options are those of `FunctionEncoder`, such as batch and per_minute.
     """
 
     def __init__(

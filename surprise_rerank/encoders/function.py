@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
@@ -24,7 +27,6 @@ from surprise_rerank.errors import ModelError, SurpriseRerankError
 # n texts to n vectors of one dimension: an array (n, d), or anything that gives one row after the other.
 Embed: TypeAlias = Callable[[list[str]], Any]
 
-_CALL_CHARACTERS = 100_000  # most of a call of several texts
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds between two attempts, without what a server asks for
 _LONGEST_ASKED = 300.0
 _SHOWN, _SHOWN_TEXT = 200, 40  # characters of a message from outside, and of a text
@@ -57,6 +59,9 @@ class FunctionEncoder(PortableEncoder):
         batch: int = 64,  # most texts of a call
         window: int | None = None,  # most words of a passage; a token of an API is about .75 English words
         unit: bool = True,  # length 1, as an index needs it; not where raw vectors are compared by distance
+        characters: int = 100_000,  # most of a call of several texts; a token is about four English ones
+        parallel: int = 1,  # calls at a time, from threads
+        per_minute: int | None = None,  # most calls that begin in a minute, further attempts among them
         attempts: int = 5,  # how often a call is tried
         cache: int | None = None,  # so many of the latest questions are not asked for twice
     ) -> None:
@@ -71,6 +76,10 @@ class FunctionEncoder(PortableEncoder):
         }
         self._dimension = border.optional(border.count, "dimension", dimension)
         self._batch = border.count("batch", batch)
+        self._characters = border.count("characters", characters)
+        self._parallel = border.count("parallel", parallel)
+        rate = border.optional(border.count, "per_minute", per_minute)
+        self._pace = PerProcess(partial(_Pace, 60.0 / rate if rate else 0.0))
         self._attempts = border.count("attempts", attempts)
         self._most_kept = border.optional(border.count, "cache", cache) or 0
         self._kept: OrderedDict[str, Float32Array] = OrderedDict()  # the latest questions
@@ -93,7 +102,7 @@ class FunctionEncoder(PortableEncoder):
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
-        """Dense vectors from the function, one batch after the other; questions from `query_embed`.
+        """Dense vectors from the function, batch by batch; questions from `query_embed`.
 
         A DataError if it returns too many or too few vectors, some that are not finite, or of another
         dimension; a ModelError if it keeps failing, with its exception as the cause.
@@ -106,12 +115,13 @@ class FunctionEncoder(PortableEncoder):
         if keeps:
             with self._lock.get():
                 vectors = {row: self._kept[text] for row, text in enumerate(plain) if text in self._kept}
-        for rows in in_batches(range(len(plain)), lambda row: len(plain[row]), _CALL_CHARACTERS, self._batch):
-            sent = [row for row in rows if plain[row].strip() and row not in vectors]
-            if sent:
-                vectors.update(zip(sent, self._call([plain[row] for row in sent], sent, kind), strict=True))
-                if keeps:
-                    self._keep({plain[row]: vectors[row] for row in sent})
+        missing = [row for row, text in enumerate(plain) if text.strip() and row not in vectors]
+        if on_progress is not None and len(missing) < len(plain):
+            on_progress(len(plain) - len(missing))
+        for rows, computed in self._calls(plain, missing, kind):
+            vectors.update(zip(rows, computed, strict=True))
+            if keeps:
+                self._keep({plain[row]: vectors[row] for row in rows})
             if on_progress is not None:
                 on_progress(len(rows))
         dense = np.zeros((len(plain), self.dimension), dtype=np.float32)
@@ -137,13 +147,26 @@ class FunctionEncoder(PortableEncoder):
             while len(self._kept) > self._most_kept:
                 self._kept.popitem(last=False)
 
+    def _calls(
+        self, texts: list[str], rows: list[int], kind: Kind
+    ) -> Iterator[tuple[list[int], Float32Array]]:
+        """Yield the vectors of these rows by batches, in their order; after an error no call begins."""
+        batches = list(in_batches(rows, lambda row: len(texts[row]), self._characters, self._batch))
+        with ThreadPoolExecutor(self._parallel) as threads:
+            apply: Callable[..., Iterator[Float32Array]] = map if self._parallel == 1 else threads.map
+            yield from zip(
+                batches,
+                apply(lambda batch: self._call([texts[row] for row in batch], batch, kind), batches),
+                strict=True,
+            )
+
     def _call(self, texts: list[str], positions: list[int], kind: Kind) -> Float32Array:
         """The checked vectors of one batch, whose texts have these positions in an error."""
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
                 lambda e: isinstance(e, Exception) and not isinstance(e, _LASTING)
             ),
-            wait=_pause,
+            wait=self._pause,
             stop=tenacity.stop_after_attempt(self._attempts),
             reraise=True,
         )
@@ -151,7 +174,7 @@ class FunctionEncoder(PortableEncoder):
         called = f"the embedding function {self.name!r}"
         limit_torch()  # which it may call
         try:
-            rows = retrying(lambda: _rows(self._functions[kind](list(texts)), called))
+            rows = retrying(lambda: self._rows(list(texts), kind, called))
         except SurpriseRerankError:
             raise
         except Exception as error:  # of a function that anybody may have written
@@ -161,7 +184,12 @@ class FunctionEncoder(PortableEncoder):
             raise ModelError(
                 f"{called} failed for {where}{times}: {type(error).__name__}: {shown}"
             ) from error
-        returned = f"what {called} returned for {where}"
+        with self._lock.get():  # of several first calls one decides the dimension
+            return self._checked(rows, texts, positions, f"what {called} returned for {where}")
+
+    def _checked(
+        self, rows: list[Any], texts: list[str], positions: list[int], returned: str
+    ) -> Float32Array:
         border.equal(f"the length of {returned}", len(rows), len(texts), "it may not drop or join texts")
         with np.errstate(over="ignore"):
             vectors = matrix(rows, returned, self._dimension)
@@ -172,26 +200,54 @@ class FunctionEncoder(PortableEncoder):
         # Some servers answer so what they cannot compute, and no question finds it.
         for row in np.flatnonzero(~vectors.any(axis=1)):
             raise ModelError(
-                f"{called} returned zeros for text {positions[row]} ({texts[row][:_SHOWN_TEXT]!r}), which no "
+                f"{returned} is zeros for text {positions[row]} ({texts[row][:_SHOWN_TEXT]!r}), which no "
                 "question would find; look into the model's log, send shorter texts (window=), or leave it "
                 "out"
             )
         self._dimension = vectors.shape[1]
         return vectors
 
+    def _rows(self, texts: list[str], kind: Kind, called: str) -> list[Any]:
+        """The vectors of an answer, as a list, when it is this call's turn."""
+        self._pace.get().wait()
+        answer = self._functions[kind](texts)
+        if isinstance(answer, str | bytes | dict) or not isinstance(answer, Iterable):
+            border.refuse(
+                f"what {called} returned", answer, "an array of shape (n, d)", "or return a list of n"
+            )
+        return list(answer)
 
-def _rows(answer: Any, called: str) -> list[Any]:
-    """The vectors of an answer, as a list."""
-    if isinstance(answer, str | bytes | dict) or not isinstance(answer, Iterable):
-        border.refuse(f"what {called} returned", answer, "an array of shape (n, d)", "or return a list of n")
-    return list(answer)
+    def _pause(self, state: tenacity.RetryCallState) -> float:
+        """Full jitter; what the server asks for is waited for by all threads."""
+        error = state.outcome.exception() if state.outcome else None
+        # Clients of HTTP (httpx, requests, openai) keep the answer with their exception.
+        headers = getattr(getattr(error, "response", None), "headers", None) or {}
+        seconds = retry_after_seconds(headers.get("retry-after", "")) or 0.0
+        self._pace.get().hold(min(seconds, _LONGEST_ASKED))
+        return tenacity.wait_random_exponential(_FIRST_WAIT, max=_LONGEST_WAIT)(state)
 
 
-def _pause(state: tenacity.RetryCallState) -> float:
-    """Full jitter, and what the server asks for."""
-    error = state.outcome.exception() if state.outcome else None
-    # Clients of HTTP (httpx, requests, openai) keep the answer with their exception.
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    seconds = retry_after_seconds(headers.get("retry-after", "")) or 0.0
-    jitter = tenacity.wait_random_exponential(_FIRST_WAIT, max=_LONGEST_WAIT)
-    return jitter(state) + min(seconds, _LONGEST_ASKED)
+class _Pace:
+    """When the calls of all threads begin: so many seconds apart at least."""
+
+    def __init__(self, apart: float) -> None:
+        self._apart, self._next, self._lock = apart, 0.0, threading.Lock()
+
+    def wait(self) -> None:
+        """Return when the next call may begin."""
+        while (seconds := self._taken()) > 0:
+            time.sleep(seconds)
+
+    def _taken(self) -> float:
+        """Take a turn that has come, or say in how many seconds one may."""
+        with self._lock:
+            now = time.monotonic()
+            if self._next <= now:
+                self._next = now + self._apart
+                return 0.0
+            return self._next - now
+
+    def hold(self, seconds: float) -> None:
+        """Begin no call within so many seconds."""
+        with self._lock:
+            self._next = max(self._next, time.monotonic() + seconds)

@@ -1,5 +1,6 @@
 """Endpoints that speak OpenAI's embeddings API, on a real HTTP server of these tests' own."""
 
+import threading
 import time
 from collections.abc import Iterator
 
@@ -102,3 +103,43 @@ def test_wrong_answers_are_errors_at_once(endpoint, answer, kind, message):
 def test_a_url_that_is_none_is_refused(url):
     with pytest.raises(ModelError, match="no url of an endpoint"):
         OpenAIEncoder("toy", url)
+
+
+def test_several_requests_are_on_their_way_at_once_and_give_what_one_after_the_other_gives(endpoint):
+    texts = [f"fish {i}" for i in range(12)] + ["", "fish 0"]
+    meeting = threading.Barrier(3, timeout=20)  # broken unless three requests wait for each other
+
+    def together(batch):
+        meeting.wait()
+        return good(batch)
+
+    endpoint.answers = [together] * 6
+    counts: list[int] = []
+    encoded = endpoint.encoder(batch=2, parallel=3).encode(texts[:13], on_progress=counts.append)
+    np.testing.assert_allclose(encoded.dense, WORDS.encode(texts[:13]).dense, atol=1e-6)
+    assert sum(counts) == 13
+
+
+def test_requests_of_all_threads_begin_as_far_apart_as_the_provider_allows(endpoint):
+    start = time.monotonic()
+    endpoint.encoder(batch=1, parallel=4, per_minute=600).encode(["a", "b", "c", "d", "e"])
+    assert time.monotonic() - start >= 0.4
+
+
+def test_no_thread_sends_while_the_server_asks_for_a_pause(endpoint):
+    times: list[float] = []
+
+    def noting(batch):
+        times.append(time.monotonic())
+        return good(batch)
+
+    endpoint.answers = [(429, b"busy", {"Retry-After": "1"}), *[noting] * 6]
+    start = time.monotonic()
+    endpoint.encoder(batch=1, parallel=2, per_minute=1200).encode(["a", "b", "c", "d", "e"])
+    assert len(times) == 5
+    assert sum(moment - start >= 1 for moment in times) >= 4  # one was on its way
+
+
+def test_a_request_has_as_many_characters_as_the_model_takes(endpoint):
+    endpoint.encoder(characters=10).encode(["red fish", "blue", "green", "x"])
+    assert [body["input"] for _, _, body in endpoint.requests] == [["red fish"], ["blue", "green", "x"]]

@@ -94,7 +94,7 @@ RETURNED = "what the embedding function 'words' returned"
         (lambda texts: [[1.0] * 16, [1.0] * 3, [1.0] * 16], "must be numbers of shape"),
         (lambda texts: [[1.0] * 16, None, ["a"] * 16], "must be numbers of shape"),
         (lambda texts: [[1.0] * 16, [0.0] * 16, [1.0] * 16], r"zeros for text 5 \('two'\), which no"),
-        (lambda texts: [[1e-60] * 16] * 3, "returned zeros for text 4"),  # as a float32
+        (lambda texts: [[1e-60] * 16] * 3, "is zeros for text 4"),  # as a float32
         (lambda texts: np.ones((3, 4, 16)), rf"{RETURNED} for texts 4 to 6 must be of shape \(n,"),
         (lambda texts: [1.0, 2.0, 3.0], rf"{RETURNED} for texts 4 to 6 must be of shape \(n,"),
         (lambda texts: None, rf"{RETURNED} must be an array of shape \(n, d\), got"),

@@ -24,7 +24,7 @@ from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.schema import to_terms
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import DataError, StoreError
 
 KEY = "a-very-secret-key"
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02)
@@ -300,6 +300,16 @@ def test_a_collection_is_made_with_what_its_manifest_says(server, engine):
     assert second["vectors"] == {
         "dense": {"size": 16, "distance": "Dot", "quantization_config": {"binary": {}}}
     }
+
+
+def test_a_setting_of_another_kind_is_told_and_nothing_is_sent(server, engine):
+    manifest, words = (
+        Manifest("model", "f", 16, IndexOptions()),
+        r"replication_factor must be .*'two'; .*integer",
+    )
+    with pytest.raises(DataError, match=words):
+        engine.create(manifest, {"replication_factor": "two"})
+    assert "create_collection" not in [seen.name for seen in server.seen]
 
 
 @pytest.mark.parametrize(

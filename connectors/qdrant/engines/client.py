@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import orjson
+from pydantic import ValidationError
 from qdrant_client import QdrantClient, grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.engines.nodes import TURBO_NUMBERS, Nodes, by_rest, server_version
 from surprise_rerank.connectors.qdrant.engines.placement import Placement, node_addresses, placement
@@ -144,7 +146,7 @@ class ClientEngine:
         there are none, the defaults count.
 
         Raises:
-            DataError: if there is no such setting of a collection.
+            DataError: if there is no such setting of a collection, or none with such a value.
         """
         names = set(inspect.signature(QdrantClient.create_collection).parameters) - _OURS
         for name in set(settings) - names:
@@ -158,7 +160,14 @@ class ClientEngine:
         # search without one breaks the connection; so `sharding_method` is of no use here.
         # An attempt whose answer was lost may have made it, or another process.
         with contextlib.suppress(CollectionExists):
-            self._call(lambda to: by_rest(to).create_collection(self.collection, config, **arguments))
+            try:
+                self._call(lambda to: by_rest(to).create_collection(self.collection, config, **arguments))
+            except ValidationError as error:  # of the request; nothing was sent
+                wrong = error.errors()[0]
+                name = ".".join(map(str, wrong["loc"]))
+                border.refuse(
+                    f"collection_settings: {name}", wrong["input"], "as Qdrant has it", wrong["msg"]
+                )
             return True
         return False
 
