@@ -92,10 +92,7 @@ def test_it_is_served_and_ranks_in_a_configuration(index, config):
     [
         (("search", "owls"), "if it is behind an endpoint, give --config"),
         (("index", "demo"), "if it is behind an endpoint, give --config"),
-        (
-            ("index", "demo", "--config", "{config}", "--model", "glove-6b-50d"),
-            "--config goes without --model",
-        ),
+        (("index", "demo", "--config", "{config}", "--model", "glove-6b-50d"), "--config names the model"),
         (("search", "owls", "--config", "{other}"), "was made by model 'toy'"),
         (("search", "owls", "--config", "{parts}"), "leave --config"),
     ],

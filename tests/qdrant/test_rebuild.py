@@ -6,7 +6,7 @@ from helpers.words import Acting, WordEncoder, interrupted
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
+from surprise_rerank.errors import IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 OLD = [Document(f"d{i}", f"w{i} old") for i in range(30)]
@@ -92,7 +92,7 @@ def test_an_index_can_be_looked_at_without_its_model(open_index):
     with open_index(None) as index:
         assert index.manifest.model == "words"
         assert len(index) == 30
-        with pytest.raises(DataError, match=r"load_encoder\('words'\)"):
+        with pytest.raises(StoreError, match=r"load_encoder\('words'\)"):
             index.sync(OLD)
     with pytest.raises(StoreError, match="there is no index"):
         DocumentIndex.open("/nonexistent-index", None)

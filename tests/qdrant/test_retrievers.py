@@ -146,13 +146,13 @@ def test_filters_offsets_and_thresholds_pass_through(index, mode):
 def test_what_the_index_lacks_is_told(open_index):
     with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS[:10])
-        with pytest.raises(IndexMismatchError, match=r"the ensemble of .* must be there, got None"):
+        with pytest.raises(IndexMismatchError, match="has no ensemble"):
             SurpriseRetriever(index)
         with pytest.raises(DataError, match="augmented vectors"):
             SurpriseRetriever(index, mode="vector")
         with pytest.raises(DataError, match="formula, vector"):
             SurpriseRetriever(index, mode="magic")
-        with pytest.raises(DataError, match="the words of the index must be there"):
+        with pytest.raises(DataError, match="sparse vectors"):
             SparseRetriever(index)
 
 
