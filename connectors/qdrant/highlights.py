@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, term_hashes, words
+from surprise_rerank.core.terms import inverse_frequencies
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
 
 # What a sentence is looked for in: a text without passages may be a book.
@@ -68,7 +69,8 @@ def excerpts(question: str, texts: Sequence[str], language: str = AUTO, most: in
     read = [text[:_READ] for text in texts]
     words_of_texts = [[word for word in _words(text, terms_of) if word[2] & wanted] for text in read]
     counts = Counter(term for words in words_of_texts for term in _terms(words) & wanted)
-    weights = {term: math.log1p((len(read) - n + 0.5) / (n + 0.5)) for term, n in counts.items()}
+    rarity = inverse_frequencies(len(read), list(counts.values()))
+    weights = dict(zip(counts, rarity.tolist(), strict=True))
     return [_best(text, words, weights, most) for text, words in zip(read, words_of_texts, strict=True)]
 
 

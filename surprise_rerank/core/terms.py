@@ -14,6 +14,15 @@ from surprise_rerank.core.arrays import Float64Array, IntArray
 TermArray = npt.NDArray[np.uint32]
 
 
+def inverse_frequencies(documents: int, counts: npt.ArrayLike) -> Float64Array:
+    """(m,) ln(1 + (N - n + .5) / (n + .5)), where n of N documents have a term: BM25's form, always above 0.
+
+    Fewer documents than a count are taken for as many: a reader may have their number of a moment before.
+    """
+    n = np.asarray(counts, np.float64)
+    return np.asarray(np.log1p((np.maximum(documents - n, 0) + 0.5) / (n + 0.5)))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TermBatch:
     """Sparse vectors of n texts in a row.

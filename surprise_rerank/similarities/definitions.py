@@ -25,6 +25,7 @@ from surprise_rerank.core.arrays import (
     unit_rows,
 )
 from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.terms import inverse_frequencies
 from surprise_rerank.similarities.bags import Bag, Input, Texts, as_float64, same_dimension
 from surprise_rerank.similarities.dynamax import DynaMax, Measure, SetMeasure
 
@@ -112,9 +113,9 @@ class WordStatistics:
         return _SIF / (_SIF + shares / (self.total or 1.0))
 
     def idf(self, words: Sequence[str]) -> Float64Array:
-        """(m,) ln(1 + (N - n + .5) / (n + .5)), n of N texts have the word: BM25's form, always above 0."""
-        n = np.array([self.document_frequencies.get(word, 0) for word in words], np.float64)
-        return np.log1p((self.documents - n + 0.5) / (n + 0.5))
+        """(m,) BM25's weights of words by how few texts have them."""
+        counts = [self.document_frequencies.get(word, 0) for word in words]
+        return inverse_frequencies(self.documents, counts)
 
 
 def once_per_word(words: Sequence[str]) -> Float64Array:

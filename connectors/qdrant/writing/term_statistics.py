@@ -14,7 +14,7 @@ from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import BM25, Record, to_terms
 from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.terms import TermArray, TermBatch
+from surprise_rerank.core.terms import TermArray, TermBatch, inverse_frequencies
 from surprise_rerank.errors import DataError
 
 _FORMAT = b"terms 2\n"
@@ -161,9 +161,7 @@ class TermStatistics:
 
     def _idf(self, terms: TermArray) -> Float64Array:
         """(m,) of some terms; that of a term that no point has is the largest."""
-        counts = self._of(terms, self.counts)
-        # A reader may have the number of points of a moment before.
-        return np.log1p((np.maximum(self.filled - counts, 0) + 0.5) / (counts + 0.5))
+        return inverse_frequencies(self.filled, self._of(terms, self.counts))
 
     def _of(self, terms: TermArray, values: IntArray | Float64Array) -> Float64Array:
         """(m,) the values of some terms; 0 for those that are not known."""
