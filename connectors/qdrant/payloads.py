@@ -23,7 +23,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     TEXT,
     TITLE,
 )
-from surprise_rerank.core.json_values import at, finite
+from surprise_rerank.core.json_values import at, finite, id_string
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 from surprise_rerank.places import places_from
@@ -80,8 +80,7 @@ class PayloadLayout:
 
     def document_id(self, point: str, payload: Payload) -> str:
         """The id of the document that a point is; the point's where its payload has none."""
-        value = at(payload, self.id) if self.id else None
-        return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else point
+        return (id_string(at(payload, self.id)) if self.id else None) or point
 
     def document(self, point: str, payload: Payload) -> Document:
         """The document that a point is. A point without a text is a document without one."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
+from surprise_rerank.core.json_values import id_string
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError
 
@@ -193,13 +194,6 @@ def json_value(value: Any, name: str) -> Any:
     kind = type(value).__name__
     advice = "leave the column out, or name those to keep with Fields(metadata=[...])"
     raise RefusedError(f"{kind} in `{name}`", f"`{name}` holds {kind}, which JSON cannot; {advice}")
-
-
-def id_string(value: object) -> str | None:
-    """An id as a string: strings, integers and UUIDs; None for everything else."""
-    if isinstance(value, bool):
-        return None
-    return str(value) if isinstance(value, str | int | np.integer | uuid.UUID) else None
 
 
 def shown(names: Iterable[object]) -> str:

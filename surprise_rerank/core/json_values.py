@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import uuid
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from surprise_rerank.errors import DataError
 
@@ -75,3 +78,10 @@ def at(values: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def id_string(value: object) -> str | None:
+    """An id as a string: strings, integers and UUIDs; None for everything else."""
+    if isinstance(value, bool):
+        return None
+    return str(value) if isinstance(value, str | int | np.integer | uuid.UUID) else None

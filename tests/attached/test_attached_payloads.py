@@ -153,3 +153,10 @@ def test_a_right_sparse_vector_is_in_order_without_zeros():
     assert found.indices.tolist() == [9, 2**32 - 1]
     assert found.values.tolist() == [1.0, 2.0]
     assert not len(sparse_embed(lambda text: ([], []))("bread").indices)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [("a", "a"), (7, "7"), ("", "point"), (True, "point"), (None, "point")]
+)
+def test_a_point_without_a_usable_id_has_its_own(value, name):
+    assert PayloadLayout(("text",), id="id").document_id("point", {"id": value}) == name
