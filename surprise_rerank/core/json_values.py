@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import numbers
 import uuid
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from surprise_rerank.errors import DataError
 
@@ -81,7 +80,7 @@ def at(values: Mapping[str, Any], key: str) -> Any:
 
 
 def id_string(value: object) -> str | None:
-    """An id as a string: strings, integers and UUIDs; None for everything else."""
+    """An id as a string: strings, integers (numpy's too) and UUIDs; None for everything else."""
     if isinstance(value, bool):
         return None
-    return str(value) if isinstance(value, str | int | np.integer | uuid.UUID) else None
+    return str(value) if isinstance(value, str | numbers.Integral | uuid.UUID) else None
