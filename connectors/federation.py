@@ -80,7 +80,7 @@ class Federation:
         queries: dict[tuple[str, bool], Query] = {}  # collections of one model share the question's vectors
         for pipeline in self.pipelines.values():
             if _model(pipeline) not in queries:
-                queries[_model(pipeline)] = pipeline.encoded([text])[0]
+                queries[_model(pipeline)] = pipeline.encode([text])[0]
 
         def answer(pipeline: Pipeline) -> Answer:
             return pipeline.answer(queries[_model(pipeline)], last, **settings)
@@ -95,7 +95,7 @@ class Federation:
 
 
 def _model(pipeline: Pipeline) -> tuple[str, bool]:
-    return pipeline.encoder.fingerprint, pipeline.reads_vectors
+    return pipeline.encoder.fingerprint, pipeline.encodes
 
 
 def _merged(answers: Mapping[str, Answer], last: int) -> Ranking:

@@ -80,7 +80,7 @@ class Pipeline:
         options: of every search that does not say otherwise. Filter and tenant become the retriever's.
         background: other questions' best candidates, which documents' `percentile` is measured against, or
             a function that gives it; see `with_background`.
-        encodes: False where words alone rank, so that the model is not asked.
+        encodes: whether questions are encoded: False where words alone rank, so that the model is not asked.
     """
 
     encoder: Encoder
@@ -94,10 +94,11 @@ class Pipeline:
         border.able("retriever", self.retriever, "retrieve", "a retriever")
         border.optional(border.able, "reranker", self.reranker, "rerank", "a re-ranker")
         border.flags(encodes=self.encodes)
+        object.__setattr__(self, "encodes", self.encodes or bool(self._fields & {"dense", "tokens"}))
         options = border.instance("options", self.options, SearchOptions)
         if not callable(self.background):
             border.optional(border.instance, "background", self.background, QuestionBackground)
-        if self.reads_vectors:  # words alone rank without a model
+        if self.encodes:  # words alone rank without a model
             border.able("encoder", self.encoder, "token_spans", "an encoder")
         if options.filter is not None or options.tenant is not None:
             among = getattr(self.retriever, "among", None)
@@ -166,7 +167,7 @@ class Pipeline:
         pipeline, most = self.with_options(**settings), border.count("top_k", top_k)
         # In contexts of the caller's, so that spans are children of its span.
         texts = map(stripped_question, border.texts("questions", questions))
-        queries = ((copy_context(), query) for query in pipeline.encoded(list(texts)))
+        queries = ((copy_context(), query) for query in pipeline.encode(list(texts)))
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             return list(threads.map(lambda pair: pair[0].run(pipeline.answer, pair[1], most).shown, queries))
 
@@ -195,7 +196,7 @@ class Pipeline:
             query = (
                 question
                 if isinstance(question, Query)
-                else pipeline.encoded([stripped_question(border.text("question", question))])[0]
+                else pipeline.encode([stripped_question(border.text("question", question))])[0]
             )
             encoded = time.perf_counter()
             read = getattr(pipeline.retriever, "documents", None) if texts else None
@@ -256,17 +257,12 @@ class Pipeline:
         """What candidates must have to be ordered."""
         return frozenset() if self.reranker is None else self.reranker.needs
 
-    @property
-    def reads_vectors(self) -> bool:
-        """Whether questions are encoded: not where words alone rank."""
-        return self.encodes or bool(self._fields & {"dense", "tokens"})
-
-    def encoded(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
+    def encode(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
         """Questions with their vectors, where these are read; ids are their names in a data set."""
         questions = border.texts("questions", questions)
         names = [""] * len(questions) if ids is None else border.texts("ids", ids)
         border.equal("the number of ids", len(names), len(questions))
-        if self.reads_vectors:
+        if self.encodes:
             # One thread for one question: two take as long, ten times as long on a busy machine.
             with using_threads(1 if len(questions) == 1 else None):
                 return encode_queries(self.encoder, questions, names)
@@ -296,7 +292,7 @@ class Pipeline:
         with the pieces of its words.
         """
         has_a_word_of = getattr(self.retriever, "has_a_word_of", None)
-        if has_a_word_of is None or not self.reads_vectors:
+        if has_a_word_of is None or not self.encodes:
             return False
         (spans,) = self.encoder.token_spans([query.text], "query")
         tokens = {query.text[start:end].strip() for start, end in spans.tolist()}
@@ -327,7 +323,7 @@ class Pipeline:
             [query for query in questions if isinstance(query, Query)] if isinstance(questions, list) else []
         )
         if not queries:
-            queries = self.encoded(border.texts("questions", questions))
+            queries = self.encode(border.texts("questions", questions))
 
         def answers() -> Iterator[tuple[str, Ranking]]:
             for query in queries:
@@ -354,7 +350,7 @@ class Pipeline:
         advice = "a chance of relevance needs one; make it with with_background(questions)"
         background = border.present("a background", self.current_background(), advice)
         names, standings, answered = list(qrels), [], []
-        for query in self.encoded([questions[name] for name in names], names):
+        for query in self.encode([questions[name] for name in names], names):
             ranking = self.answer(query, texts=False).ranking
             if len(ranking):
                 standings.append(background.standing(background.totals_of(ranking, query.text)))

@@ -154,7 +154,7 @@ def search(
         settings["min_percentile"] = 0.0
     query = answer.query
     if query.dense is None:  # words alone ranked first
-        query = replace(other, encoder=encoder).encoded([body.query])[0]
+        query = replace(other, encoder=encoder).encode([body.query])[0]
     compared = other.answer(query, body.top_k, **settings)
     ranks = {name: rank for rank, name in enumerate(compared.ranking.line_ids, start=1)}
     for hit in shown["results"]:

@@ -203,7 +203,7 @@ def measure_background(
     options = SearchOptions(depth=depth, tenant=index.every_tenant, unit=index.pools.unit)
     pipeline = Pipeline(model, built.retriever, built.reranker, options, encodes=encodes)
     texts = border.texts("questions", package_questions(index) if questions is None else questions)
-    queries = encoded_questions(model, texts) if pipeline.reads_vectors else list(map(Query, texts))
+    queries = encoded_questions(model, texts) if pipeline.encodes else list(map(Query, texts))
     changed = index.changes().documents
     scorer, documents = f"{_made_by(index, system)}pools of {depth}", len(index)
     judged = pipeline.with_background(queries, scorer=scorer, documents=documents, on_progress=on_progress)
@@ -216,7 +216,7 @@ def measure_background(
         made=datetime.datetime.now(datetime.UTC).date().isoformat(),
         depth=depth,
         scripts=measured.scripts | scripts_of(sample),
-        doubt=_doubt(index.model, sample, texts) if pipeline.reads_vectors else "",
+        doubt=_doubt(index.model, sample, texts) if pipeline.encodes else "",
         chance=chance,
         changes=changed,
     )

@@ -118,7 +118,7 @@ def test_an_id_is_looked_up_as_it_was_stored(index):
 
 def test_there_are_as_many_names_as_questions(index):
     with pytest.raises(DataError, match="the number of ids must be 2, got 1; give one for each"):
-        index.pipeline("cosine").encoded(["a", "b"], ["q"])
+        index.pipeline("cosine").encode(["a", "b"], ["q"])
     texts = index.text_reranker("cosine").rank("a", ["a", "bb"], ids=(name for name in ("2", None)))
     assert {(hit.position, hit.id) for hit in texts} == {(0, "2"), (1, "1")}
 
