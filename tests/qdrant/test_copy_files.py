@@ -69,7 +69,7 @@ def answers(index: DocumentIndex) -> dict[tuple[str, str], dict[str, float]]:
 
 
 def require_equal(answered, expected, error):
-    """The same documents with equal scores; of `auto`, whose feedback may turn on a rounding, the best one."""
+    """The same documents with equal scores; of `auto`, whose feedback turns on roundings, the best one."""
     for (system, question), scores in expected.items():
         others = answered[system, question]
         if system == "auto":
