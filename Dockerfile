@@ -4,8 +4,7 @@ FROM python:3.12-slim AS build
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 # Readers of files, tools for agents, and three models, so that no model hub is asked.
 ARG EXTRAS=files,mcp,offline,server
-RUN python -m venv /venv
-RUN /venv/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" torch==2.13.0
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" torch==2.13.0
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY surprise_rerank surprise_rerank

@@ -34,10 +34,11 @@ def is_ready(url: str) -> bool:
 
 
 @contextmanager
-def serving(*options: object) -> Iterator[str]:
+def serving(*options: object, token: str = "") -> Iterator[str]:
     """The address of `surprise-rerank serve` with these options, once it is ready."""
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if name not in _OTHERS}
+    environment |= {"SURPRISE_RERANK_TOKEN": token} if token else {}
     arguments = ["-P", "-c", COMMAND, "serve", "--port", str(port), *map(str, options)]
     with tempfile.TemporaryFile() as log:  # a pipe that nobody reads would stop it
         server = subprocess.Popen([sys.executable, *arguments], stderr=log, env=environment)

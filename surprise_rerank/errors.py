@@ -71,6 +71,11 @@ MADE_ANEW = (
     "make it anew of its documents (surprise-rerank index SOURCE --rebuild, or DocumentIndex.renew), or "
     "delete it and index again"
 )
+# The same for one of another schema, which the version that made it can still read.
+TAKEN_ALONG = (
+    "without encoding, let the version that made it copy it to a file (index --copy-of INDEX --index "
+    "FILE.vectors), and this one read that (index --copy-of FILE.vectors --index INDEX --rebuild)"
+)
 
 
 class ForeignCollectionError(IndexMismatchError):

@@ -8,6 +8,7 @@ from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.document_index import DocumentIndex as DocumentIndex
+    from surprise_rerank.connectors.qdrant.copying.copies import copy_index as copy_index
     from surprise_rerank.connectors.qdrant.hybrid import SparseRetriever as SparseRetriever
     from surprise_rerank.connectors.qdrant.lexical import Bm25 as Bm25
     from surprise_rerank.connectors.qdrant.location import Location as Location
@@ -24,6 +25,7 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         ".document_index": "DocumentIndex",
+        "copying.copies": "copy_index",
         "lexical": "Bm25",
         "location": "Location RetryPolicy",
         "manifest": "IndexOptions",

@@ -35,7 +35,7 @@ from surprise_rerank.core.tokens import POOLING
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.encoders.base import Encoder, precision_of, token_dimension
 from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, UnreadableIndexError
+from surprise_rerank.errors import MADE_ANEW, TAKEN_ALONG, DataError, IndexMismatchError, UnreadableIndexError
 
 Quantization: TypeAlias = Literal["int8", "binary"]
 PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]
@@ -273,7 +273,7 @@ class Manifest:
         try:
             if int(values["schema"]) != SCHEMA_VERSION:
                 text = f"{where} has schema version {values['schema']}, this version reads {SCHEMA_VERSION}"
-                raise UnreadableIndexError(f"{text}; {MADE_ANEW}", str(values["model"]))
+                raise UnreadableIndexError(f"{text}; {TAKEN_ALONG}, or {MADE_ANEW}", str(values["model"]))
             # A server leaves away what is null.
             return _adapter().validate_python({"statistics": None, "latest": None, **values})
         except (KeyError, TypeError, AttributeError, ValueError) as error:

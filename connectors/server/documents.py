@@ -33,7 +33,7 @@ with importing("server"):
     from fastapi import APIRouter, Request, Response
 
 _COUNTS = ("added", "updated", "unchanged")
-_PART = 64  # documents of a job that are stored together, while what others send waits
+_PART = 32  # documents of a job that are stored together, while what others send waits
 
 
 def add_documents(router: APIRouter, service: Service) -> None:
@@ -118,15 +118,13 @@ def _begun(service: Service, index: DocumentIndex, documents: Sequence[Document]
             job.error, job.state = refusal(error, service.logger, job.id, "PUT").message, "failed"
         else:
             job.counts.update({name: getattr(report, name) for name in _COUNTS})
-            if job.counts.total() < job.total:
-                service.writer.begin(store)  # behind what others have sent meanwhile
-            else:
+            if job.counts.total() >= job.total:
                 job.state = "done"
+        service.jobs.go_on(has_ended=job.state != "running")
         service.upkeep.ask()
 
-    if not service.jobs.add(job):
+    if not service.jobs.add(job, store):
         raise RefusedError(429, "too many jobs wait; send these when one is done", {"Retry-After": "10"})
-    service.writer.begin(store)
     answer = json_response(_shown(job))
     answer.status_code, answer.headers["Location"] = 202, f"/v1/jobs/{job.id}"
     return answer

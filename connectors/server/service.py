@@ -187,7 +187,7 @@ class Service:
         self.metrics = Metrics()
         self.workers = Workers(self.options.workers)
         self.writer = Workers(1)  # changes wait for each other, and would keep the threads of searches
-        self.jobs = Jobs()
+        self.jobs = Jobs(self.writer.begin)
         self.upkeep = DelayedWork(self._measure_stale, self.options.background_after)
         self.opened: OpenedIndex | None = None
         self._prober = PerProcess(lambda: ThreadPoolExecutor(1, thread_name_prefix="surprise-rerank-probe"))

@@ -9,7 +9,7 @@ import math
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -111,20 +111,37 @@ class Job:
 
 
 class Jobs:
-    """Jobs of this process, the latest ones."""
+    """Jobs of this process, the latest ones. They run one after the other, a part at a time.
 
-    def __init__(self) -> None:
+    So what others send waits for one part, however many jobs there are. `begin` puts a part behind that.
+    """
+
+    def __init__(self, begin: Callable[[Callable[[], object]], object]) -> None:
+        self._begin, self._lock = begin, threading.Lock()
         self._jobs: dict[str, Job] = {}
+        self._parts = deque[Callable[[], object]]()  # what stores a part of each job that has not ended
 
-    def add(self, job: Job) -> bool:
-        """Remember a job, unless too many wait already."""
+    def add(self, job: Job, store: Callable[[], object]) -> bool:
+        """Remember a job, unless too many wait already, and begin it in its turn: `store` stores a part."""
         ended = [name for name, other in self._jobs.items() if other.state in ("done", "failed")]
         if len(self._jobs) - len(ended) >= _MOST_WAITING:
             return False
         for name in ended[: max(0, len(self._jobs) - _REMEMBERED)]:
             del self._jobs[name]
         self._jobs[job.id] = job
+        with self._lock:
+            self._parts.append(store)
+            if len(self._parts) == 1:
+                self._begin(store)
         return True
+
+    def go_on(self, *, has_ended: bool) -> None:
+        """After a part of a job: begin the next one, or where the job has ended the job behind it."""
+        with self._lock:
+            if has_ended:
+                self._parts.popleft()
+            if self._parts:
+                self._begin(self._parts[0])
 
     def of(self, name: str, owner: str) -> Job | None:
         """Return the job of an id, if this owner asked for it."""

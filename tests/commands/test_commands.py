@@ -399,6 +399,11 @@ def test_an_index_is_copied_with_its_vectors_and_planned(filled):
     values = filled.json("index", "--copy-of", filled.index, "--index", copy)
     assert values == {"index": str(copy), "copy_of": str(filled.index), "points": points}
     assert filled.run("index", filled.documents, "--copy-of", filled.index, "--index", copy)[0] == 2
+    file = filled.folder / "copy.vectors"
+    assert filled.json("index", "--copy-of", filled.index, "--index", file)["points"] == points
+    assert "must be 0" in filled.run("index", "--copy-of", file, "--index", copy)[2]
+    values = filled.json("index", "--copy-of", file, "--index", copy, "--rebuild")
+    assert values == {"index": str(copy), "copy_of": str(file), "points": points}
     # Not `auto`: whose feedback counts may turn on a rounding, also between folders that are filled alike.
     for system in ("cosine", "bm25"):
         search = ("search", "why do dogs bark", "--system", system, "--index")

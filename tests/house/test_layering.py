@@ -41,7 +41,16 @@ ROOMS = [
     ),
     *(
         f"connectors.qdrant.{room}"
-        for room in ("engines", "storage", "writing", "search", "retrievers", "hybrid", "highlights")
+        for room in (
+            "engines",
+            "storage",
+            "writing",
+            "search",
+            "copying",
+            "retrievers",
+            "hybrid",
+            "highlights",
+        )
     ),
     *(f"connectors.{room}" for room in ("readers", "systems", "ranked", "stored_index", "document_index")),
     *(f"connectors.{room}" for room in ("attached", "qdrant", "similar", "server", "components")),

@@ -3,8 +3,8 @@
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, Location
-from surprise_rerank.connectors.qdrant.writing.copying import copy_index
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, Location, copy_index
+from surprise_rerank.connectors.qdrant.copying.content import IndexContent
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, NoIndexError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -36,7 +36,7 @@ def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index, tmp_path):
             place = empty.storage.location
         if str(place.folder) == ":memory:":
             place = tmp_path / "copy"
-        assert copy_index(first.storage, place) == first.status().points
+        assert copy_index(first, place) == first.status().points
         assert encoder.encoded_texts == []
         with DocumentIndex.open(place, encoder) as copied:
             assert answers(copied) == expected
@@ -45,26 +45,29 @@ def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index, tmp_path):
             assert copied.changes() == first.changes()
             assert copied.sync(DOCUMENTS, background=False).unchanged == len(DOCUMENTS)
         with pytest.raises(DataError, match="copy to an empty place"):
-            copy_index(first.storage, place)
+            copy_index(first, place)
 
 
 def test_an_interrupted_copy_is_not_seen_and_is_gone_on_with(tmp_path, monkeypatch):
-    encoder = WordEncoder()
+    encoder, read = WordEncoder(), []
+    documents = [Document(f"d{i}", f"word{i} shared w{i % 7}") for i in range(300)]
     with DocumentIndex.open(tmp_path / "first", encoder) as first:
-        first.sync(DOCUMENTS, background=False)
-        scroll = first.storage.engine.scroll
+        first.sync(documents, background=False)
+        vectors = IndexContent.vectors
 
-        def interrupted(*arguments, **options):
-            yield next(scroll(*arguments, **options))
-            raise KeyboardInterrupt
+        def interrupted(content, addresses):
+            if read:
+                raise KeyboardInterrupt
+            read.append(addresses)
+            return vectors(content, addresses)
 
-        monkeypatch.setattr(first.storage.engine, "scroll", interrupted)
+        monkeypatch.setattr(IndexContent, "vectors", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            copy_index(first.storage, tmp_path / "copy")
+            copy_index(first, tmp_path / "copy")
         monkeypatch.undo()
         with DocumentIndex.open(tmp_path / "copy", None) as copied:
             assert len(copied) == 0
-        assert copy_index(first.storage, tmp_path / "copy") == len(DOCUMENTS)
+        assert copy_index(first, tmp_path / "copy") == len(documents)
         with DocumentIndex.open(tmp_path / "copy", encoder) as copied:
             assert answers(copied) == answers(first)
 
@@ -90,8 +93,8 @@ def test_a_copy_that_fails_leaves_no_index(open_index, tmp_path, monkeypatch, lo
         if str(place.folder) == ":memory:":
             place = Location(tmp_path / "copy")
         with pytest.raises(StoreError, match=r"the disk of the index failed|got 116 points and not 120"):
-            copy_index(first.storage, place)
+            copy_index(first, place)
         with pytest.raises(NoIndexError):
             DocumentIndex.open(place, None)
         monkeypatch.undo()
-        assert copy_index(first.storage, place) == len(DOCUMENTS)
+        assert copy_index(first, place) == len(DOCUMENTS)

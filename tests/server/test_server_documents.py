@@ -104,6 +104,28 @@ def test_many_documents_are_stored_after_the_answer_and_others_do_not_wait_for_a
         assert (again.status_code, "occurs twice" in again.text) == (422, True)
 
 
+def test_a_change_waits_for_a_part_of_one_job_however_many_there_are(index):
+    service = service_of(index, "auto", token=TOKEN, background_after=0)
+    answers = []
+    with client_of(service_app(service), headers=WITH) as client:
+
+        def put(documents: list[dict[str, str]], **more: bool) -> Any:
+            answers.append(client.put("/v1/documents", json={"documents": documents, **more}))
+
+        with index.changing.get():  # nothing can be stored yet
+            for job in range(10):
+                put([{"id": f"{job}-{i}", "text": f"parrot {i} talks"} for i in range(100)], wait=False)
+            one = threading.Thread(target=put, args=([BREAD],))
+            one.start()
+            time.sleep(0.2)  # it is on its way to the writer
+        one.join()
+        jobs = [answer.headers["Location"] for answer in answers[:10]]
+        assert answers[10].json()["documents"] <= len(STORED) + 1 + 3 * 32, "not behind all jobs"
+        wait_until(lambda: client.get(jobs[-1]).json()["state"] == "done")
+        assert {client.get(job).json()["state"] for job in jobs} == {"done"}
+        assert len(index) == len(STORED) + 1 + 1000
+
+
 def test_a_job_that_fails_says_why_and_too_many_are_refused(index, monkeypatch):
     service = service_of(index, "auto", token=TOKEN)
     with client_of(service_app(service), headers=WITH) as client:

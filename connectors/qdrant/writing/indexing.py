@@ -19,7 +19,7 @@ from surprise_rerank import border
 from surprise_rerank.border import instances
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines import Engine
-from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.multivectors import document_vectors, token_payload
 from surprise_rerank.connectors.qdrant.schema import (
@@ -401,6 +401,11 @@ class PointMaker:
     words: Bm25 | None = None  # how words are made, in the documents' language
     form: PointForm = OF_INDEX  # what vectors and points are called
 
+    @property
+    def sizes(self) -> tuple[int, int | None] | None:
+        """Dimensions of dense vectors and of token vectors (None: none); None where there are words alone."""
+        return None if self.encoder is None else (self.encoder.dimension, token_dimension(self.encoder))
+
     def pieces(self, documents: Sequence[Document]) -> list[list[Piece]]:
         """Each document in one piece, or in as many as it has passages."""
         if self.options.passages is None or self.encoder is None:
@@ -418,6 +423,10 @@ class PointMaker:
             return Encoded(np.zeros((len(pieces), 0), np.float32))
         return encode_documents(self.encoder, [piece.text for piece in pieces], on_progress)
 
+    def terms(self, pieces: Sequence[Piece], encoded: Encoded) -> Sequence[SparseVector]:
+        """The vectors of the words of pieces; none where no words are stored."""
+        return () if self.words is None else self.words.documents([piece.text for piece in pieces])
+
     def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[Point]:
         """The points of n pieces, from their encodings.
 
@@ -426,8 +435,8 @@ class PointMaker:
                 stores token vectors and they are missing or of another dimension.
         """
         form, vectors = self.form, list[dict[str, StoredVector]]({} for _ in pieces)
-        if form.dense is not None and self.encoder is not None:
-            expected = (len(pieces), self.encoder.dimension)
+        if form.dense is not None and self.sizes is not None:
+            expected = (len(pieces), self.sizes[0])
             border.equal("the shape of the dense vectors", encoded.dense.shape, expected)
             vectors = [{form.dense: row} for row in encoded.dense]
         keys = [self.options.key_of(piece.document) for piece in pieces]
@@ -441,12 +450,10 @@ class PointMaker:
                 named[form.tokens] = document_vectors(tokens, i)
                 payloads[i].update(token_payload(tokens, i))
         self._add_statistics(encoded.dense, vectors, payloads)
-        if self.words is not None:
-            sparse = self.words.documents([piece.text for piece in pieces])
-            for named, terms in zip(vectors, sparse, strict=True):
-                # Engines differ in whether such a text counts in the IDF; one without a vector never does.
-                if len(terms.indices):
-                    named[form.words] = terms
+        for named, terms in zip(vectors, self.terms(pieces, encoded), strict=False):
+            # Engines differ in whether such a text counts in the IDF; one without a vector never does.
+            if len(terms.indices):
+                named[form.words] = terms
         return [
             Point(form.point_id(key, p.passage.number if p.passage else 0), named, payload)
             for key, p, named, payload in zip(keys, pieces, vectors, payloads, strict=True)
@@ -455,7 +462,7 @@ class PointMaker:
     def _tokens(self, encoded: Encoded, count: int) -> TokenBatch:
         """The token vectors of so many texts."""
         tokens = encoded.require_tokens()
-        dimension = None if self.encoder is None else token_dimension(self.encoder)
+        dimension = None if self.sizes is None else self.sizes[1]
         if (len(tokens), tokens.dimension) != (count, dimension):
             raise DataError(
                 f"{count} texts need as many lists of token vectors of dimension {dimension}, got "

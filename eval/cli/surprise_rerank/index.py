@@ -51,6 +51,7 @@ Examples:
   surprise-rerank index papers.parquet --index http://localhost:6333/papers --set shards=6
   surprise-rerank index --delete 17 --index my-index
   surprise-rerank index --copy-of my-index --index http://localhost:6333/papers
+  surprise-rerank index --copy-of my-index --index my-index.vectors
   surprise-rerank index letters/ --server http://localhost:8000
 """
 _AUTO = "auto"
@@ -161,7 +162,8 @@ def _kinds() -> tuple[type, ...]:
     "--copy-of",
     "original",
     metavar="INDEX",
-    help="Copy this index with its vectors, in place of reading a SOURCE: nothing is encoded.",
+    help="Copy this index with its vectors, in place of reading a SOURCE: nothing is encoded. One of the two "
+    "may be a file FILE.vectors, which every version reads; with --rebuild the copy replaces what is there.",
 )
 @click.option(
     "--rebuild",
@@ -231,12 +233,12 @@ def index(
 
     location = replace(location_of(target), prefer_grpc=filling.grpc)
     of_collection = filling.of_collection(location)
-    reads = bool(sources or rebuild or prune)
-    if _deleted(location, out, delete, condition, tenant, reads=reads):
+    reads = bool(sources or prune)
+    if _deleted(location, out, delete, condition, tenant, reads=reads or rebuild):
+        return
+    if _copied(original, location, out, of_collection, reads=reads, rebuild=rebuild):
         return
     require_place(location)
-    if _copied(original, location, out, of_collection, reads=reads):
-        return
     documents = _sources(sources, form, id_field, text_field, filling)
     documents.require_readable()
     with contextlib.ExitStack() as held:
@@ -318,18 +320,23 @@ def _require_reading(settings: SetValues, advice: str, also: Set[str] = frozense
 
 
 def _copied(
-    original: str | None, location: Location, out: Output, of_collection: Mapping[str, Any], *, reads: bool
+    original: str | None,
+    location: Location,
+    out: Output,
+    of_collection: Mapping[str, Any],
+    *,
+    reads: bool,
+    rebuild: bool,
 ) -> bool:
     """Copy an index where one is named; returns whether that is so."""
-    from surprise_rerank.connectors.qdrant.writing.copying import copy_index
+    from surprise_rerank.connectors.qdrant import copy_index
 
     if original is None:
         return False
     if reads:
-        raise click.UsageError("--copy-of goes without SOURCE, --prune and --rebuild")
-    with _open(location_of(original)) as opened:
-        how: dict[str, Any] = {"collection_settings": of_collection, "show_progress": not out.quiet}
-        points = copy_index(opened.storage, location, **how)
+        raise click.UsageError("--copy-of goes without SOURCE and --prune")
+    how: dict[str, Any] = {"collection_settings": of_collection, "show_progress": not out.quiet}
+    points = copy_index(location_of(original), location, replace=rebuild, **how)
     values = {"index": str(location), "copy_of": original, "points": points}
     out.result(values, [f"{location}: a copy of {original}, {points} points"])
     return True

@@ -1,0 +1,1 @@
+"""Copies of an index with its vectors, to another place or to a file: nothing is encoded."""
