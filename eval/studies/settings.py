@@ -158,7 +158,7 @@ class ClassifySettings(LabelledSettings):
         draws: ensembles or examples that are drawn of each size; 10 by default, of examples 3.
         test_size: with few_shot, test N texts, drawn at random; all by default.
         systems: with few_shot, the systems that learn; all by default that the model can be trained for.
-        soft_negative, gamma, weight_decay, target_f1: with few_shot, parameters of the training; published ones
+        soft_negative, gamma, weight_decay, target_f1: with few_shot, parameters of the training, as published
             but for target_f1 (published .9).
     """
 
