@@ -80,7 +80,7 @@ HAS_CPU_BUILD := [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/nul
 	$(PYTHON) -c "import urllib.request as u; u.urlopen('$(CPU_TORCH)/torch/', timeout=5)" 2>/dev/null
 
 $(VENV)/.torch:
-	@echo "Making the environment in $(VENV): some minutes the first time, of which torch takes half."
+	@echo "Making the environment in $(VENV): some minutes the first time, of which torch takes half; pip is silent while it unpacks, up to two."
 	$(PYTHON) -m venv $(VENV)
 	@if [ -z '$(TORCH)' ] && $(HAS_CPU_BUILD); then \
 		echo "No GPU here: torch without CUDA, 0.2 GB."; \

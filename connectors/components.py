@@ -23,40 +23,39 @@ _OF_PIPELINES = ("depth", "max_per_document", "context")
 class Adapter:
     """A class of a host, which is made of a pipeline or a re-ranker, or of what these are made of.
 
-    `_takes` is what its constructor takes, `_own` are its other options.
+    `_argument` is what its constructor takes, `_options` are its other options.
     """
 
-    _takes: ClassVar[str]
-    _own: ClassVar[tuple[str, ...]] = ()
+    _argument: ClassVar[str]
+    _options: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def attach(cls, store: Any, *, embed: Any = None, **options: Any) -> Self:
-        """One over the collection of the host's vector store, as it is: what is there is not encoded again.
+        """Return an adapter over the collection of a vector store; stored documents are not encoded again.
 
-        The store is over Qdrant, or what else `attach_store` takes; `embed` is the model of its vectors,
-        where it has none. Options are the class's own; system, min_percentile, diversity, collapse, and of
-        what retrieves depth, max_per_document and context; and more for `Collection.attach`, such as
-        `token_encoder`.
+        `store` is one that `attach_store` takes; `embed` is the model of its vectors, where the store does
+        not know it. Options are those of the class; system, min_percentile, diversity and collapse; depth,
+        max_per_document and context of a retriever; and more of `Collection.attach`, such as `token_encoder`.
         """
-        fields_set = _taken(options, cls._own)
-        of_pipelines = _OF_PIPELINES if cls._takes == "pipeline" else ()
-        ranking = _taken(options, ("system", "min_percentile", "diversity", "collapse", *of_pipelines))
+        fields_set = _pop_options(options, cls._options)
+        of_pipelines = _OF_PIPELINES if cls._argument == "pipeline" else ()
+        ranking = _pop_options(options, ("system", "min_percentile", "diversity", "collapse", *of_pipelines))
         collection = attach_store(store, embed=embed, **options)
-        arguments: dict[str, Any] = {cls._takes: cls._made(collection, **ranking), **fields_set}
+        arguments: dict[str, Any] = {cls._argument: cls._build(collection, **ranking), **fields_set}
         return cls(**arguments)
 
     @classmethod
     def _settings(cls, options: Mapping[str, Any]) -> PipelineSettings:
         """The settings that are among a user's options."""
         names = [setting.name for setting in fields(PipelineSettings)]
-        if cls._takes != "pipeline":
+        if cls._argument != "pipeline":
             names = [name for name in names if name not in _OF_PIPELINES]
-        refuse_unknown(options, [*names, *cls._own, cls._takes], cls.__name__)
-        return PipelineSettings(**_taken(dict(options), names))
+        refuse_unknown(options, [*names, *cls._options, cls._argument], cls.__name__)
+        return PipelineSettings(**_pop_options(dict(options), names))
 
     @classmethod
-    def _made(cls, of: PipelineSettings | Collection, **options: Any) -> Any:
-        return of.pipeline(**options) if cls._takes == "pipeline" else of.text_reranker(**options)
+    def _build(cls, of: PipelineSettings | Collection, **options: Any) -> Any:
+        return of.pipeline(**options) if cls._argument == "pipeline" else of.text_reranker(**options)
 
 
 class LoadedAdapter(Adapter):
@@ -64,19 +63,19 @@ class LoadedAdapter(Adapter):
 
     @classmethod
     def load(cls, **options: Any) -> Self:
-        """One made of names and numbers: the class's own options, and those of `PipelineSettings`.
+        """Return an adapter made of names and numbers: options of the class, and those of `PipelineSettings`.
 
         These are in `attached.settings`: index, system, min_percentile, diversity, ...
         """
-        settings, fields_set = cls._settings(options), _taken(options, cls._own)
-        if "unit" in cls._own:  # whose background a threshold needs
+        settings, fields_set = cls._settings(options), _pop_options(options, cls._options)
+        if "unit" in cls._options:  # whose background a threshold needs
             settings = replace(settings, unit=fields_set.get("unit", "passage"))
-        arguments: dict[str, Any] = {cls._takes: cls._made(settings), **fields_set}
+        arguments: dict[str, Any] = {cls._argument: cls._build(settings), **fields_set}
         return cls(**arguments)
 
 
-def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Some of the options, which are no longer among the others."""
+def _pop_options(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Remove the named options from the dictionary, and return them."""
     return {name: options.pop(name) for name in names if name in options}
 
 
@@ -95,7 +94,7 @@ def judgement(percentile: float | None, verdict: Verdict | None) -> dict[str, An
 def ranked_metadata(
     metadata: Mapping[str, Any], line: Hit, verdict: Verdict | None, duplicates: Sequence[object]
 ) -> dict[str, Any]:
-    """A copy of what was given, with the judgement of the new score in place of an earlier one's.
+    """Return a copy of the metadata, with the judgement of the new score in place of an earlier one.
 
     `duplicates` are what the host calls the documents that were folded into it.
     """
@@ -105,7 +104,7 @@ def ranked_metadata(
 
 
 def found_metadata(hit: Hit, verdict: Verdict | None, page_key: str = "") -> dict[str, Any]:
-    """Of what a pipeline has found: the document's own, its title, where it stands, and what is ours.
+    """Return the metadata of a hit: those of its document, its title, its place, and its judgement.
 
     `page_key` is what the host's own readers of PDFs call the number of a page, counted from 1.
     """

@@ -45,15 +45,15 @@ class _Component(Adapter):
 
     def _take(self, taken: Any, names: Mapping[str, Any]) -> None:
         self._named = self._settings(names)
-        self._given = self._object = taken
+        self._passed = self._object = taken
         if taken is not None and self._named != PipelineSettings():
-            raise DataError(f"both {self._takes}= and names of one are given; give one of the two")
+            raise DataError(f"both {self._argument}= and names of one are given; give one of the two")
         place = ",".join(self._named.location.urls)
         if shown_url(place) != place:
             raise DataError(
                 f"index={shown_url(place)!r} came with a password, which would be written with the "
                 "component; give a key by the environment variable QDRANT_API_KEY, or what you opened by "
-                f"{self._takes}="
+                f"{self._argument}="
             )
 
     def _get(self) -> Any:
@@ -61,12 +61,12 @@ class _Component(Adapter):
         if self._object is None:
             with _loading.get():
                 if self._object is None:
-                    self._object = self._made(replace(self._named, unit=getattr(self, "unit", None)))
+                    self._object = self._build(replace(self._named, unit=getattr(self, "unit", None)))
         return self._object
 
     # Threads may share it; a copy shares what was loaded or given: models and open indexes cannot be copied.
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        memo |= {id(shared): shared for shared in (self._named, self._given, self._object)}
+        memo |= {id(shared): shared for shared in (self._named, self._passed, self._object)}
         component = copy.copy(self)
         component.__dict__ = copy.deepcopy(self.__dict__, memo)
         return component
@@ -81,13 +81,13 @@ class _Component(Adapter):
 
     def close(self) -> None:
         """Let go of a model and an index that were loaded."""
-        self._object = self._given
+        self._object = self._passed
 
     def to_dict(self) -> dict[str, Any]:
         """The component in names; a DataError if it was given an object instead."""
         argument = "encoder" if self._named.encoder is not None else ""
-        if self._given is not None:
-            argument = self._takes
+        if self._passed is not None:
+            argument = self._argument
         if argument:
             raise DataError(
                 f"a {type(self).__name__} that was given {argument}= cannot be written; make it from names: "
@@ -96,7 +96,7 @@ class _Component(Adapter):
         usual, named = PipelineSettings(), self._named
         names = {field.name: getattr(named, field.name) for field in fields(named)}
         names = {name: value for name, value in names.items() if value != getattr(usual, name)}
-        return default_to_dict(self, **names, **{name: getattr(self, name) for name in self._own})
+        return default_to_dict(self, **names, **{name: getattr(self, name) for name in self._options})
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -114,8 +114,8 @@ class SurpriseRanker(_Component):
     `names` are those of `attached.settings.PipelineSettings`: index, model, system, min_percentile, ...
     """
 
-    _takes: ClassVar = "reranker"
-    _own: ClassVar = ("top_k", "meta_fields_to_embed")
+    _argument: ClassVar = "reranker"
+    _options: ClassVar = ("top_k", "meta_fields_to_embed")
 
     def __init__(
         self,
@@ -178,8 +178,8 @@ class SurpriseRetriever(_Component):
     `attached.settings.PipelineSettings`: index, system, depth, min_percentile, diversity, collapse, ...
     """
 
-    _takes: ClassVar = "pipeline"
-    _own: ClassVar = ("top_k", "filters", "unit")
+    _argument: ClassVar = "pipeline"
+    _options: ClassVar = ("top_k", "filters", "unit")
 
     def __init__(
         self,

@@ -53,8 +53,8 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-    _takes: ClassVar = "reranker"
-    _own: ClassVar = ("top_n", "id_key")
+    _argument: ClassVar = "reranker"
+    _options: ClassVar = ("top_n", "id_key")
 
     reranker: Annotated[TextReranker, _AS_IT_IS] = Field(repr=False, exclude=True)
     top_n: int | None = Field(default=3, ge=1)  # the most that are returned; None returns all
@@ -125,8 +125,8 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-    _takes: ClassVar = "pipeline"
-    _own: ClassVar = ("k", "filter", "id_key", "unit")
+    _argument: ClassVar = "pipeline"
+    _options: ClassVar = ("k", "filter", "id_key", "unit")
 
     pipeline: Annotated[Pipeline, _AS_IT_IS] = Field(repr=False, exclude=True)
     k: int = Field(default=4, ge=1)  # the most that are returned
@@ -156,8 +156,8 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         documents = []
         for hit, name in zip(ranking, ranking.line_ids, strict=True):
             # The id goes before whatever the stored document's own metadata call so.
-            ours = {self.id_key: hit.id, _RELEVANCE: hit.relevance}
-            metadata = {**found_metadata(hit, ranking.verdict), **ours}
+            added = {self.id_key: hit.id, _RELEVANCE: hit.relevance}
+            metadata = {**found_metadata(hit, ranking.verdict), **added}
             if hit.place is not None and hit.place.page is not None:
                 metadata.setdefault("page", hit.place.page - 1)  # as LangChain's readers count
             documents.append(Document(page_content=hit.text, id=name, metadata=metadata))

@@ -81,8 +81,8 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     `load(index=..., system=...)` makes one of names.
     """
 
-    _takes: ClassVar = "reranker"
-    _own: ClassVar = ("top_n", "keep_retrieval_score", "callback_manager")
+    _argument: ClassVar = "reranker"
+    _options: ClassVar = ("top_n", "keep_retrieval_score", "callback_manager")
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     reranker: Annotated[TextReranker, GetPydanticSchema(lambda kind, _: is_instance_schema(kind))] = Field(
@@ -97,7 +97,7 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     def load(cls, **options: Any) -> Self:
         """As of every adapter; `to_dict` writes the names, but for an encoder or a password among them."""
         component = super().load(**options)
-        names = {name: value for name, value in options.items() if name not in cls._own}
+        names = {name: value for name, value in options.items() if name not in cls._options}
         place = str(names.get("index", ""))
         component.names = names if "encoder" not in names and shown_url(place) == place else None
         return component
@@ -112,7 +112,7 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
                 "there is no reranker; give reranker=, or use SurpriseRerank.load(index=...), whose names "
                 "to_dict writes"
             )
-        return {**values, "reranker": cls._made(cls._settings(values["names"]))}
+        return {**values, "reranker": cls._build(cls._settings(values["names"]))}
 
     @classmethod
     def class_name(cls) -> str:
@@ -155,8 +155,8 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     stored node. The verdict is sent as a `VerdictEvent`. `load(index=..., system=...)` makes one of names.
     """
 
-    _takes: ClassVar = "pipeline"
-    _own: ClassVar = ("similarity_top_k", "filters", "unit", "callback_manager", "verbose")
+    _argument: ClassVar = "pipeline"
+    _options: ClassVar = ("similarity_top_k", "filters", "unit", "callback_manager", "verbose")
 
     def __init__(
         self,
@@ -253,15 +253,15 @@ def _relationships(hit: Hit) -> dict[NodeRelationship, Any]:
 
 
 def _with_metadata(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
-    """A copy with these metadata, which shows what is ours to no model: it is no part of the text."""
-    ours = [key for key in OURS if key in metadata]
+    """Return a copy with these metadata, of which models read none that this package added."""
+    added_keys = [key for key in OURS if key in metadata]
 
-    def and_ours(keys: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys([*keys, *ours]))
+    def with_added(keys: Sequence[str]) -> list[str]:
+        return list(dict.fromkeys([*keys, *added_keys]))
 
     update = {
         "metadata": metadata,
-        "excluded_embed_metadata_keys": and_ours(node.excluded_embed_metadata_keys),
-        "excluded_llm_metadata_keys": and_ours(node.excluded_llm_metadata_keys),
+        "excluded_embed_metadata_keys": with_added(node.excluded_embed_metadata_keys),
+        "excluded_llm_metadata_keys": with_added(node.excluded_llm_metadata_keys),
     }
     return node.model_copy(update=update)

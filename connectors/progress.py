@@ -45,9 +45,9 @@ class Terminal:
 
     @contextlib.contextmanager
     def bar(self, title: str, total: Total = None, unit: str = "") -> Iterator[Advance]:
-        """The progress of a block, which calls what it gets: a bar that is gone at the end, or lines.
+        """Show the progress of a block as a bar that vanishes at the end, or as lines.
 
-        Without a unit the time alone is told.
+        The block calls the function that it gets with counts. Without a unit only the time is shown.
         """
         if self.quiet or total == 0:
             yield lambda count, effort=None: None
@@ -77,12 +77,12 @@ class Terminal:
                 task.fields["ready"] += count if effort == 0 else 0
                 progress.update(name, advance=count, left=_left(task))
 
-            with contextlib.nullcontext() if draws else self._told(task, unit):
+            with contextlib.nullcontext() if draws else self._lines_now_and_then(task, unit):
                 yield advance
 
     @contextlib.contextmanager
-    def _told(self, task: Task, unit: str) -> Iterator[None]:
-        """A line now and then, and one at the end of what took long enough for them."""
+    def _lines_now_and_then(self, task: Task, unit: str) -> Iterator[None]:
+        """Write a line of progress every few seconds, and one at the end if there was any."""
         over, written = threading.Event(), threading.Event()
 
         def tell() -> None:

@@ -30,8 +30,8 @@ class SurpriseTransformer(LoadedAdapter, pt.Transformer):
     of the texts. `load(index=..., system=...)` makes one of names.
     """
 
-    _takes: ClassVar = "reranker"
-    _own: ClassVar = ("text_field",)
+    _argument: ClassVar = "reranker"
+    _options: ClassVar = ("text_field",)
 
     def __init__(self, reranker: TextReranker, *, text_field: str = "text") -> None:
         self.reranker = reranker
@@ -44,14 +44,14 @@ class SurpriseTransformer(LoadedAdapter, pt.Transformer):
         """
         pt.validate.result_frame(inp, extra_columns=["query", self.text_field], context=self)
         rows: list[int] = []
-        ours: list[dict[str, Any]] = []
+        added_rows: list[dict[str, Any]] = []
         rows_in = inp.reset_index(drop=True)
         for _, group in rows_in.groupby("qid", sort=False, dropna=False):
             ids = [name if isinstance(name, str) else None for name in group["docno"]]
             ranked = self.reranker.rank(group["query"].iloc[0], group[self.text_field].tolist(), ids=ids)
             rows += [group.index[line.position] for line in ranked]
-            ours += _lines(ranked)
-        return _beside(rows_in, rows, ours, self.reranker.current_background() is not None)
+            added_rows += _lines(ranked)
+        return _beside(rows_in, rows, added_rows, self.reranker.current_background() is not None)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web."""
@@ -68,8 +68,8 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
     background percentile and rerank_verdict. `load(index=..., system=...)` makes one of names.
     """
 
-    _takes: ClassVar = "pipeline"
-    _own: ClassVar = ("num_results",)
+    _argument: ClassVar = "pipeline"
+    _options: ClassVar = ("num_results",)
 
     def __init__(self, pipeline: Pipeline, *, num_results: int = 100) -> None:
         self.pipeline = pipeline
@@ -79,14 +79,14 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
         """The results of every row, which has qid and query, in the order of the rows."""
         pt.validate.query_frame(inp, extra_columns=["query"], context=self)
         rows: list[int] = []
-        ours: list[dict[str, Any]] = []
+        added_rows: list[dict[str, Any]] = []
         for row, query in enumerate(inp["query"]):
             ranking = self.pipeline.search(query, self.num_results)
             hits = [{"docno": hit.id, "text": hit.text} for hit in ranking]
-            ours += [{**hit, **line} for hit, line in zip(hits, _lines(ranking), strict=True)]
+            added_rows += [{**hit, **line} for hit, line in zip(hits, _lines(ranking), strict=True)]
             rows += [row] * len(ranking)
         texts = {"docno": "str", "text": "str"}
-        return _beside(inp, rows, ours, self.pipeline.current_background() is not None, texts)
+        return _beside(inp, rows, added_rows, self.pipeline.current_background() is not None, texts)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web."""
@@ -97,7 +97,7 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
 
 
 def _lines(ranked: Ranking) -> list[dict[str, Any]]:
-    """What is ours of each line of a query."""
+    """Return the columns that are added to each line: score, rank and, if measured, percentile."""
     lines = list(ranked)
     numbered = enumerate(zip(lines, falling([line.score for line in lines]), strict=True))
     return [
@@ -109,12 +109,12 @@ def _lines(ranked: Ranking) -> list[dict[str, Any]]:
 def _beside(
     frame: pd.DataFrame,
     rows: Iterable[int],
-    ours: list[dict[str, Any]],
+    added_rows: list[dict[str, Any]],
     judged: bool,
     extra: dict[str, str] | None = None,
 ) -> pd.DataFrame:
-    """These rows of a frame with our columns, in place of columns of the same names."""
+    """Return these rows of a frame with the added columns, which replace columns of the same names."""
     kinds = {**(extra or {}), **_RANKED, **(_JUDGED if judged else {})}
     columns = [name for name in frame.columns if name not in {**kinds, **_JUDGED}]
-    added = pd.DataFrame(ours, columns=list(kinds)).astype(kinds)
+    added = pd.DataFrame(added_rows, columns=list(kinds)).astype(kinds)
     return pd.concat([frame[columns].iloc[list(rows)].reset_index(drop=True), added], axis=1)

@@ -322,26 +322,26 @@ class RankedPipelines(Mapping[str, Pipeline]):
         self.index = index = index if tenant is None else index.of_tenant(tenant)
         self.first = system or index.default_system
         pipeline = index.pipeline(self.first, **settings)
-        self._made, self._lock = {self.first: pipeline}, PerProcess(threading.Lock)
+        self._pipelines, self._lock = {self.first: pipeline}, PerProcess(threading.Lock)
         self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
 
     def __getitem__(self, name: str) -> Pipeline:
         """The pipeline of a system; a KeyError without enough for it, a TimeoutError while one is made."""
         if name not in self._names:
             raise KeyError(name)
-        if name not in self._made:
+        if name not in self._pipelines:
             # Whoever would wait for seconds holds a thread that others could be served by.
             lock = self._lock.get()
             if not lock.acquire(timeout=_PATIENCE):
                 raise TimeoutError(name)
             try:
-                if name not in self._made:
+                if name not in self._pipelines:
                     # The threshold is of the first alone: others may have no background.
-                    options = replace(self._made[self.first].options, min_percentile=None)
-                    self._made[name] = replace(self.index.pipeline(name), options=options)
+                    options = replace(self._pipelines[self.first].options, min_percentile=None)
+                    self._pipelines[name] = replace(self.index.pipeline(name), options=options)
             finally:
                 lock.release()
-        return self._made[name]
+        return self._pipelines[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -353,9 +353,9 @@ class RankedPipelines(Mapping[str, Pipeline]):
         return name in self._names  # the mapping's own would make the pipeline
 
     @property
-    def made(self) -> Mapping[str, Pipeline]:
-        """The pipelines that were asked for."""
-        return dict(self._made)
+    def opened(self) -> Mapping[str, Pipeline]:
+        """The pipelines that were asked for so far, by system."""
+        return dict(self._pipelines)
 
     def summaries(self) -> dict[str, str]:
         """What each system does, in a line."""

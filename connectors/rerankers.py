@@ -29,7 +29,7 @@ class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerank
     of names.
     """
 
-    _takes: ClassVar = "reranker"
+    _argument: ClassVar = "reranker"
 
     def __init__(self, reranker: TextReranker) -> None:
         self.reranker = reranker

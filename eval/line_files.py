@@ -31,7 +31,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
 def read_rows(
     path: Path, parse: Callable[[str], T], expected: str, encoding: str = "utf-8", *, blank: bool = True
 ) -> Iterator[T]:
-    """What `parse` makes of the lines; what it raises is a DataError with file, line, and text."""
+    """Yield each line as `parse` reads it; its errors become DataErrors with file, line and text."""
     for number, line in enumerate(read_lines(path, encoding), start=1):
         if not blank and not line.strip():
             continue

@@ -45,7 +45,7 @@ class SearchOptions:
         min_percentile: only documents of at least this percentile among background questions, 0 to 1.
         depth: size of the candidate pool; at least as many as are shown.
         diversity, collapse: see `Diversity`.
-        offset: pass over the first so many of what is shown.
+        offset: number of first results to leave out.
         keep_refused: show documents below `min_percentile`, too; the verdict counts them as refused.
         unit: what is found: documents, each with its best passage, or every `passage` by itself. Then depth,
             percentile and the numbers here are of passages, and neighbours that overlap are one.

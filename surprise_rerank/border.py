@@ -134,13 +134,13 @@ def path(name: str, value: object) -> Path:
 
 
 def equal(name: str, value: object, expected: object, advice: str = "give one for each") -> None:
-    """Refuse a size, a dimension or a kind that is not the one of what it goes with."""
+    """Refuse a size, a dimension or a kind that differs from the expected one."""
     if value != expected:
         refuse(name, value, _shown(expected), advice)
 
 
 def present(name: str, value: T | None, advice: str) -> T:
-    """An optional part that is needed now."""
+    """Return an optional value that is needed here; a DataError where it is None."""
     if value is None:
         raise DataError(f"{name} must be there, got None; {advice}")
     return value

@@ -376,7 +376,7 @@ class Ranking:
         )
 
     def with_scores_of(self, pool: Candidates) -> Ranking:
-        """The same with the retriever's scores among `parts`, where a re-ranker has none of that name."""
+        """Return the ranking with the retriever's scores added to `parts`, under names that it lacks."""
         order = self.rows_in(pool)
         scores = {name: np.asarray(values, np.float64)[order] for name, values in pool.scores.items()}
         return replace(self, parts={**scores, **self.parts})

@@ -44,7 +44,7 @@ class NoIndexError(StoreError):
 
 
 class IndexingError(StoreError):
-    """Documents that could not be stored; `missing` has the ids of those that are not known to be."""
+    """Documents that could not be stored; `missing` has the ids of all that may be missing."""
 
     def __init__(self, message: str, missing: Sequence[str]) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class IndexMismatchError(StoreError):
 
 
 class UnreadableIndexError(IndexMismatchError):
-    """An index of another schema or a damaged one, which `DocumentIndex.renew` replaces; and its model."""
+    """A damaged index, or one of another schema, which `DocumentIndex.renew` replaces; `model` made it."""
 
     def __init__(self, message: str, model: str = "") -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ TAKEN_ALONG = (
 
 
 class ForeignCollectionError(IndexMismatchError):
-    """A collection that somebody else made, where an index was asked for; `Collection.attach` opens it."""
+    """A collection of another program where an index was expected; `Collection.attach` opens it."""
 
 
 class MissingExtraError(SurpriseRerankError, ImportError):
@@ -87,7 +87,7 @@ class MissingExtraError(SurpriseRerankError, ImportError):
 
 
 def refuse_unknown(names: Iterable[str], choices: Iterable[str], of: str) -> None:
-    """Refuse, by a DataError, names of settings that there are not, of what is called `of`."""
+    """Raise a DataError for the first name that is no setting; `of` is whose settings they are."""
     listed = sorted(choices)
     for name in names:
         if name not in listed:
@@ -96,7 +96,7 @@ def refuse_unknown(names: Iterable[str], choices: Iterable[str], of: str) -> Non
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """A question with the nearest of the known names, and a space behind it; nothing where none is near.
+    """Return a question with the nearest known name and a space after it, or "" where none is near.
 
     >>> did_you_mean("dynmax", ["cosine", "dynamax"])
     "did you mean 'dynamax'? "
@@ -106,7 +106,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
 
 
 def near_or_all(name: str, candidates: Iterable[str]) -> str:
-    """What was probably meant, and what there is: all names where they are few, or else the near ones alone.
+    """Return a hint with the nearest name, and the list of all names where it is short.
 
     >>> near_or_all("dynmax", ["cosine", "dynamax"])
     "did you mean 'dynamax'? there are: cosine, dynamax"

@@ -79,7 +79,7 @@ class ScoreDistribution:
         return places, np.asarray(scale * np.exp(-(z**2) / 2) / self.moments.deviation, np.float64)
 
     def to_json(self) -> dict[str, Any]:
-        """What it is of, mean and deviation (None without a model), and the histogram."""
+        """Return the scorer, the anchor, mean and deviation (None without a model) and the histogram."""
         return {
             "scorer": self.scorer,
             "anchor": self.anchor,

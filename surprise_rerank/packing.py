@@ -25,7 +25,7 @@ _LETTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class CitedPassage:
-    """A stretch of a document, as it is shown to a model under its number."""
+    """A part of a document as a language model reads it, with the number that it cites."""
 
     number: int
     id: str
@@ -38,7 +38,7 @@ class CitedPassage:
 
 @dataclass(frozen=True, slots=True)
 class PackedContext:
-    """Passages for a language model; as a string, what it is given.
+    """Passages for a language model; `str()` is the text that goes into the prompt.
 
     Attributes:
         passages: in the order in which they are read.

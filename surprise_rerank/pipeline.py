@@ -254,7 +254,7 @@ class Pipeline:
 
     @property
     def _fields(self) -> frozenset[Field]:
-        """What candidates must have to be ordered."""
+        """The fields of candidates that the re-ranker and the options need."""
         return frozenset() if self.reranker is None else self.reranker.needs
 
     def encode(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
@@ -310,11 +310,11 @@ class Pipeline:
         documents: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> Pipeline:
-        """Return this pipeline with these questions' best candidates as its background.
+        """Return this pipeline with a background: the best scores that these questions get.
 
-        Some hundred questions that have nothing to do with the corpus: logged ones, or titles of another
-        corpus; n of them measure a percentile of at most n / (n + 1). `scorer` is what the background is
-        called, for readers; `documents` is how many are searched, 0 where unknown.
+        Give some hundred questions that have nothing to do with the corpus: logged ones, or titles of another
+        corpus; n of them measure a percentile of at most n / (n + 1). `scorer` is the name of the background,
+        for readers; `documents` is the number of documents that are searched, 0 where unknown.
         """
         border.text("scorer", scorer)
         border.count("documents", documents, 0)
@@ -325,14 +325,14 @@ class Pipeline:
         if not queries:
             queries = self.encode(border.texts("questions", questions))
 
-        def answers() -> Iterator[tuple[str, Ranking]]:
+        def rankings() -> Iterator[tuple[str, Ranking]]:
             for query in queries:
                 pool = self.retriever.retrieve(query, self.options.depth, self._fields)
                 yield query.text, ranked(query, replace(pool, unit=self.options.unit), self.reranker)
                 if on_progress is not None:
                     on_progress(1)
 
-        return replace(self, background=QuestionBackground.of(answers(), scorer, documents))
+        return replace(self, background=QuestionBackground.of(rankings(), scorer, documents))
 
     def calibrated(
         self,
@@ -434,7 +434,7 @@ def ranked(
 def _first_of(
     ranking: Ranking, pool: Candidates, options: SearchOptions, last: int, read: _Read | None
 ) -> Ranking:
-    """What is shown of a ranking of the whole pool: the lines from the offset up to the last one."""
+    """Return the lines of a ranked pool that are shown: those from the offset up to `last`."""
     if not len(ranking):
         return ranking
     ranking = grouping.merged_neighbours(ranking)

@@ -50,7 +50,7 @@ class Place:
         border.fields(self, **dict.fromkeys(names, border.text))
 
     def __str__(self) -> str:
-        """As it is cited: `p. 12, Setup > Windows`; empty where nothing is known."""
+        """Return the place as it is cited: `p. 12, Setup > Windows`; "" where nothing is known."""
         pages = _span("p.", "pp.", self.label or self.page, self.last_label or self.last_page)
         slides = _span("slide", "slides", self.slide, self.last_slide)
         line = "row" if self.sheet else "line"

@@ -89,7 +89,7 @@ class Enrichment:
 
     @classmethod
     def of(cls, points: ClientEngine, files: CollectionFiles, where: str) -> Enrichment:
-        """Return what was added, as it is now."""
+        """Read the record of what was added to a collection."""
         terms = KeptTerms(points, files, BESIDE.words, is_shared=True)
         return cls(points, files, EnrichmentRecord.read(files, where), terms)
 
@@ -219,14 +219,14 @@ class Enricher:
     def run(
         self, work: Advance, counting: Callable[[Callable[[], int]], AbstractContextManager[None]]
     ) -> SyncReport:
-        """Bring all points up to date; what is there already is left, so that an interrupted run goes on.
+        """Add token vectors and words to all points that lack them; an interrupted run goes on.
 
-        The work is told how many documents are done; `counting` is entered with what counts the changes.
+        `work` is called with the number of documents done, `counting` is entered with a count of the changes.
 
         Raises:
             StoreError: if the collection beside cannot be written to; what was written before stays.
             IndexingError: if no request can hold a point; all others are enriched then.
-            DataError: if that is somebody else's.
+            DataError: if another program made that collection.
         """
         beside, files, words = self.enriched.points, self.enriched.files, self.record.words
         kept = None if words is None else self.enriched.terms
@@ -248,7 +248,7 @@ class Enricher:
         return PointMaker(options, self.encoder, words=words, form=BESIDE)
 
     def _prepare(self) -> None:
-        """Make the place. The record comes before it: what is there can be taken away, whatever happens."""
+        """Make the collection beside. Its record is written first, so that a crash leaves nothing unknown."""
         engine = self.enriched.points
         is_there = engine.exists()
         if is_there:

@@ -198,7 +198,7 @@ def sparse_embed(model: Any) -> SparseEmbed:
     """
     if isinstance(model, Bm25):
         return model.query
-    ask, who = _asked(model), getattr(model, "__name__", type(model).__name__)
+    ask, who = _sparse_vector_function(model), getattr(model, "__name__", type(model).__name__)
 
     def embed(text: str) -> SparseVector:
         try:
@@ -214,7 +214,7 @@ def sparse_embed(model: Any) -> SparseEmbed:
     return embed
 
 
-def _asked(model: Any) -> Callable[[str], Any]:
+def _sparse_vector_function(model: Any) -> Callable[[str], Any]:
     """What gives a question's sparse vector, as its package has them."""
     for name, many in (("embed_query", False), ("query_embed", True), ("encode_query", True)):
         method = getattr(model, name, None)

@@ -16,11 +16,11 @@ from surprise_rerank.errors import DataError, refuse_unknown
 # Names that stores have unless somebody chose others: then the layout is recognised by itself.
 _LANGCHAIN_KEYS = {"page_content", "metadata"}
 # Arguments of `Collection.attach` that are no settings.
-_TOLD = frozenset({"where", "collection", "embed"})
+_FROM_STORE = frozenset({"where", "collection", "embed"})
 
 
 # The client of its Qdrant, the collection's name, its model if it has one, and more for `Collection.attach`.
-_Told: TypeAlias = tuple[Any, str, Any, dict[str, Any]]
+_StoreParts: TypeAlias = tuple[Any, str, Any, dict[str, Any]]
 
 
 def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collection:
@@ -34,13 +34,13 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
     Raises:
         DataError: if it is no such store, its model or a setting is not known; as `Collection.attach`.
     """
-    names = [name for name in inspect.signature(Collection.attach).parameters if name not in _TOLD]
+    names = [name for name in inspect.signature(Collection.attach).parameters if name not in _FROM_STORE]
     refuse_unknown(settings, names, "Collection.attach")
     if isinstance(store, Collection):
         if embed is not None or settings:
             raise DataError("the collection is attached already; give embed and other settings when it is")
         return store
-    client, name, model_of_store, settings_of_store = _told(store)
+    client, name, model_of_store, settings_of_store = _parts_of(store)
     model = model_of_store if embed is None else embed
     if model is None:
         raise DataError(
@@ -50,9 +50,9 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
     return Collection.attach(client, name, embed=model, **{**settings_of_store, **settings})
 
 
-def _told(store: Any) -> _Told:
+def _parts_of(store: Any) -> _StoreParts:
     if hasattr(store, "vector_store"):  # LlamaIndex's VectorStoreIndex
-        client, name, _, settings = _told(store.vector_store)
+        client, name, _, settings = _parts_of(store.vector_store)
         return client, name, getattr(store, "_embed_model", None), settings
     if hasattr(store, "content_payload_key"):
         return _langchain(store)
@@ -68,7 +68,7 @@ def _told(store: Any) -> _Told:
     )
 
 
-def _langchain(store: Any) -> _Told:
+def _langchain(store: Any) -> _StoreParts:
     keys = (store.content_payload_key, store.metadata_payload_key)
     settings: dict[str, Any] = {}
     if set(keys) != _LANGCHAIN_KEYS:
@@ -87,7 +87,7 @@ def _has_sparse(store: Any) -> bool:
     return store.sparse_vector_name in (params.sparse_vectors or {})
 
 
-def _llama_index(store: Any) -> _Told:
+def _llama_index(store: Any) -> _StoreParts:
     client = store._client if store._client is not None else store._aclient
     settings: dict[str, Any] = {"vector": store.dense_vector_name} if store.dense_vector_name else {}
     query = getattr(store, "_sparse_query_fn", None)
@@ -101,6 +101,6 @@ def _llama_index(store: Any) -> _Told:
     return client, store.collection_name, None, settings
 
 
-def _haystack(store: Any) -> _Told:
+def _haystack(store: Any) -> _StoreParts:
     store.count_documents()  # its client is made with the first request
     return store._client, store.index, None, {}

@@ -25,7 +25,7 @@ _PARENTS = ("parent", "ref_doc_id", "source_id", "source", "page")
 
 
 class _Place(NamedTuple):
-    """Where a chunk stands: what it is a part of, by key, and its number or offset in that, with the key."""
+    """The place of a chunk: keys and values of its document, and the key and value of its position."""
 
     parent: tuple[tuple[str, str | int], ...]
     key: str
@@ -35,7 +35,7 @@ class _Place(NamedTuple):
 def texts_around(
     pools: ForeignPools, documents: Mapping[str, Document], count: int
 ) -> dict[str, TextsAround]:
-    """The texts of so many chunks before and after each document, by its id, in the order of reading.
+    """Return the texts of `count` chunks before and after each chunk, by its id, in the order of reading.
 
     Ids of documents without neighbours, or whose payload tells of none, are left out.
     """
@@ -45,7 +45,7 @@ def texts_around(
 
 
 def _linked(pools: ForeignPools, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
-    """Chunks by the links of LlamaIndex' nodes, which are followed a step with each request."""
+    """Follow the links between LlamaIndex' nodes, one step with each request."""
     texts: dict[str, tuple[list[str], list[str]]] = {name: ([], []) for name in documents}
     points = pools.keys(list(documents))
     reached = {(name, side): point for name, point in points.items() for side in (0, 1)}
@@ -79,7 +79,7 @@ def _link(payload: Payload, number: str) -> str | None:
 
 
 def _numbered(pools: ForeignPools, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
-    """Chunks by their numbers or offsets in what they are parts of: one request for all."""
+    """Find neighbours by the numbers or offsets that chunks have in their document, in one request."""
     places = {name: place for name, document in documents.items() if (place := _place(document))}
     longest = max((len(documents[name].text) for name in places), default=0)
     conditions = []

@@ -44,17 +44,17 @@ def open_collection(
     config: str | os.PathLike[str] | None = None,
     encodes: bool = True,
 ) -> DocumentIndex | Collection:
-    """Open an index, or a collection that somebody else made, with its model.
+    """Open an index, or a collection of another program, with its model.
 
-    The place is a folder, http://localhost:6333/papers or a `Location`. The model is the encoder, the one
-    that is named, the one of the TOML file `config` (`CollectionConfig`), or the one that the index was made
-    by. Without `encodes` none is loaded, for what asks no questions.
+    `location` is a folder, http://localhost:6333/papers or a `Location`. The model is `encoder`, the one
+    named `model`, the one in the TOML file `config` (`CollectionConfig`), or the one that the index was made
+    by. Without `encodes` no model is loaded, for programs that ask no questions.
 
     Raises:
         StoreError: if it cannot be opened, or does not exist.
         ModelError: if the model cannot be loaded.
-        IndexMismatchError: if it is another one, or the file names parts of an index of ours.
-        DataError: if a collection of others does not say its model; as `Collection.attach`.
+        IndexMismatchError: if the model is another one, or the file describes parts of a `DocumentIndex`.
+        DataError: if no model is named for a collection that is no `DocumentIndex`; as `Collection.attach`.
     """
     place = Location.of(location)
     border.optional(border.text, "model", model)
@@ -79,7 +79,7 @@ def open_collection(
 def _model_of(
     index: DocumentIndex, encoder: object | None, name: str | None, said: CollectionConfig
 ) -> Encoder:
-    """The model of an index of ours."""
+    """Return the model that questions to this index are encoded with."""
     if encoder is not None:
         return as_encoder(encoder)
     if name is None and (endpoint := said.encoder_of_index()) is not None:
@@ -89,13 +89,13 @@ def _model_of(
 
 
 def whole_path(model: str) -> str:
-    """The whole path of a model in a folder or file, by which an index remembers it; of others the name."""
+    """Return the absolute path of a model that is a folder or file, or else its name."""
     return os.path.abspath(model) if os.path.exists(model) else model
 
 
 @contextlib.contextmanager
 def finding_model(*, is_named: bool) -> Iterator[None]:
-    """Say, where an index's model is not loaded by the name that it has there, what can be done."""
+    """Add to a ModelError of the block how to name the model of an index."""
     try:
         yield
     except ModelError as error:
@@ -108,7 +108,7 @@ def finding_model(*, is_named: bool) -> Iterator[None]:
 
 
 def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a file of settings says; a DataError if it cannot be read."""
+    """Return the keys and values of a TOML file; a DataError if it cannot be read."""
     try:
         return tomllib.loads(Path(file).read_text("utf-8"))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
@@ -117,7 +117,7 @@ def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class CollectionConfig:
-    """What a file says of a collection that somebody else made, or of an index's model; `read` reads it.
+    """The settings of a collection of another program, or of an index's model, read from a TOML file.
 
     It may have these strings: `text`, `title`, `id`, `metadata`, `vector`, `multivector`, `sparse_vector` and
     `keep` as for `Collection.attach` (a folder of the cache by default); `model`, of the dense vectors, and
@@ -179,7 +179,7 @@ class CollectionConfig:
         return None if name is None else load_question_encoder(name, "float32")
 
     def require_of_index(self, location: Location) -> None:
-        """Refuse, by an IndexMismatchError, what an index of ours knows itself: all but its model."""
+        """Raise an IndexMismatchError for keys other than the model's: a `DocumentIndex` knows its parts."""
         if self.values and ("embedding" not in self.values or set(self.values) - set(_OF_INDEX)):
             raise IndexMismatchError(
                 f"{location} is an index of surprise-rerank, which knows its parts; leave --config (config=) "
@@ -187,7 +187,7 @@ class CollectionConfig:
             )
 
     def encoder_of_index(self) -> Encoder | None:
-        """The model of an index of ours, behind an endpoint, if the file names one."""
+        """Return the model of a `DocumentIndex` behind an endpoint, or None where the file names none."""
         return (
             paired_encoder(OpenAIEncoder(**self.values["embedding"]), self._tokens()) if self.values else None
         )

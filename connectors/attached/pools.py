@@ -114,10 +114,10 @@ class ForeignPools(Pools):
         answers = self.answered(self.parts(records, fields))
         whole = {record.id for record in self.whole(records, fields, answers)}
         kept = [i for i, record in enumerate(records) if record.id in whole]
-        return self.made([records[i] for i in kept], fields, {}, answers, [names[i] for i in kept])
+        return self.candidates_of([records[i] for i in kept], fields, {}, answers, [names[i] for i in kept])
 
     def names(self, records: Sequence[Record]) -> dict[str, str]:
-        """Point -> its document's id, of those that are there."""
+        """Return point -> the id of its document, for the points that exist."""
         points = [given_point_id(record.id) for record in records]
         stored = self.points.retrieve(points, self.payloads.id_fields)
         return {record.id: self.payloads.document_id(record.id, record.payload) for record in stored}
@@ -149,7 +149,7 @@ class ForeignPools(Pools):
             return list(records)
         return [record for record in records if record.vectors.get(layout.dense) is not None]
 
-    def made(
+    def candidates_of(
         self,
         records: Sequence[Record],
         fields: frozenset[Field],
@@ -157,7 +157,7 @@ class ForeignPools(Pools):
         answers: Mapping[str, Sequence[Record]],
         names: Sequence[str] | None = None,
     ) -> Candidates:
-        """Points as candidates; see `Pools.made`.
+        """Make candidates of points; see `Pools.candidates_of`.
 
         Ids are given where documents were asked for by them; several points of one id are refused otherwise.
         """

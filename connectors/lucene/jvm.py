@@ -92,12 +92,12 @@ def _start(config: Any) -> None:
 
 @contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Variables for a block: what the process starts later may want another Java."""
-    before = dict(os.environ)
+    """Set environment variables for a block only: programs that start later may want another Java."""
+    earlier = dict(os.environ)
     os.environ.update(values)
     try:
         yield
     finally:
         for name in values:
             del os.environ[name]
-        os.environ.update({name: before[name] for name in values if name in before})
+        os.environ.update({name: earlier[name] for name in values if name in earlier})

@@ -232,7 +232,7 @@ class HybridRetriever(ExplainingRetriever):
         self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
     ) -> Candidates:
         pools, sparse = self.index.pools, words.vector(query.text)
-        dense = pools.asked(query)
+        dense = pools.near_vectors(query)
         options = self.options.exactly() if self.exact else self.options
 
         # First: the best by vectors, and the best by words.
@@ -285,7 +285,7 @@ class HybridRetriever(ExplainingRetriever):
             name: np.where(is_near, nearness, of_further),
             "bm25": np.array([bm25_scores.get(pools.key(record), 0.0) for record in records], np.float64),
         }
-        pool = pools.made(records, fields, scores, answers)
+        pool = pools.candidates_of(records, fields, scores, answers)
         best = max(bm25_scores.values(), default=0.0)
         pool = _with_moments(pool, words.measured(sparse, answers.get("best", by_words.every)))
         pool = replace(pool, words=words.worth(sparse, best))
@@ -304,7 +304,7 @@ class HybridRetriever(ExplainingRetriever):
         chosen_points: tuple[list[Record], list[Record]],
         read: Sequence[Record],
     ) -> Candidates:
-        """The pool, whose points these are, with similarities to what the best have in common.
+        """Return the pool with similarities to the vector that the best candidates have in common.
 
         Of the points that were chosen, vectors were read; those that were deleted meanwhile have none.
         """

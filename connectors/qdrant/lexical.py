@@ -74,6 +74,12 @@ class Bm25:
     The average length is fixed, so that no document changes when others are added. The defaults suit
     abstracts and passages; for texts that are much shorter or longer, give theirs.
 
+    Attributes:
+        k: how slowly a term's frequency saturates; 0 counts each term once.
+        b: how much longer documents are scaled down, from 0, not at all, to 1, in full.
+        average_length: terms of an average document.
+        language: the language of stemmer and stop words; `AUTO`, or one of `LANGUAGES`.
+
     Raises:
         DataError: if a number is out of its range, or the language is not known.
     """
@@ -81,10 +87,10 @@ class Bm25:
     # Chosen by nDCG@10 on scifact's train and nfcorpus' dev questions: .703 and .298, where Qdrant's 1.2, .75
     # and 256 give .699 and .295. Documents have 151 and 166 terms on average. Only k (1 - b) and
     # k b / average_length decide a ranking: for all averages from 64 to 512 some k and b do as well, to .001.
-    k: float = 1.2  # how slowly a term's frequency saturates; 0 counts each term once
-    b: float = 0.5  # how much longer documents are scaled down, from 0, not at all, to 1, in full
-    average_length: float = 150.0  # of a document, in terms
-    language: str = AUTO  # of stemmer and stop words; `AUTO`, or one of `LANGUAGES`
+    k: float = 1.2
+    b: float = 0.5
+    average_length: float = 150.0
+    language: str = AUTO
 
     def __post_init__(self) -> None:
         border.fields(

@@ -61,17 +61,29 @@ def _payload_type(name: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """What an index stores of its documents; fixed when it is made. docs/indexing.md has a table of it."""
+    """What an index stores of its documents; fixed when it is made. docs/indexing.md has a table of it.
 
-    passages: Passages | None = field(default_factory=Passages)  # None cuts long documents
-    tokens: bool = True  # multivectors, for MaxSim inside Qdrant
-    pooling: float = POOLING  # tokens that are merged into one vector, on average; 1 merges none
-    surprise_vector: bool = False  # the augmented vector, for first-stage search by surprise
-    bm25: Bm25 | None = field(default_factory=Bm25)  # words; None stores none
-    quantization: Quantization | None = None  # of dense vectors; searches are rescored with the originals
-    on_disk: bool = False  # dense vectors, on a server also postings, are read from disk
-    payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)  # path -> type, for filters
-    tenant: str | None = None  # key of the metadata that says whose a document is
+    Attributes:
+        passages: long documents are split into passages; None cuts them.
+        tokens: token vectors, which `auto`, `fusion` and `dynamax` compare.
+        pooling: tokens that are merged into one vector, on average; 1 merges none.
+        surprise_vector: a vector for first-stage search by surprise.
+        bm25: words for BM25; None stores none.
+        quantization: smaller numbers of dense vectors for the search; the originals rescore it.
+        on_disk: dense vectors, on a server also words, are read from disk.
+        payload_indexes: the type of a key such as metadata.year, for fast filters.
+        tenant: the key of the metadata that names a document's customer.
+    """
+
+    passages: Passages | None = field(default_factory=Passages)
+    tokens: bool = True
+    pooling: float = POOLING
+    surprise_vector: bool = False
+    bm25: Bm25 | None = field(default_factory=Bm25)
+    quantization: Quantization | None = None
+    on_disk: bool = False
+    payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)
+    tenant: str | None = None
 
     def __post_init__(self) -> None:
         border.fields(
@@ -130,7 +142,7 @@ class IndexOptions:
         return models.Filter(should=[named, unnamed])
 
     def owned(self, document: Document, tenant: str) -> Document:
-        """Return a document that is the tenant's where its metadata name none; else it is as it is."""
+        """Return the document with the tenant in its metadata, unless they name one already."""
         self.tenant_filter(tenant)  # refuses an index without tenants
         *outer, last = (self.tenant or "").split(".")
         metadata: dict[str, Any] = dict(document.metadata)
@@ -149,11 +161,11 @@ class IndexOptions:
 
     @property
     def key_field(self) -> str:
-        """Where a payload has what its document is known by."""
+        """The key of a payload that identifies its document: the id, or id and tenant in one."""
         return ID if self.tenant is None else KEY
 
     def key_of(self, document: Document) -> str:
-        """Return what a document is known by in the index; see `document_key`.
+        """Return the key that identifies a document in the index; see `document_key`.
 
         Raises:
             DataError: if its tenant is something else than a string.
@@ -190,7 +202,7 @@ class StatisticsRecord:
 
     @property
     def version(self) -> str:
-        """What documents carry that have statistics of this record."""
+        """The name that documents with statistics of this record carry."""
         shared = (self.shrink_mean, self.shrink_deviation, self.pooled_mean, self.pooled_deviation)
         return f"{self.ensemble}-{hashlib.sha256(repr(shared).encode()).hexdigest()[:8]}"
 

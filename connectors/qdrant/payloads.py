@@ -60,17 +60,17 @@ class PayloadLayout:
         return selectors(self.id) if self.id else ()
 
     def text_fields(self) -> tuple[str, ...]:
-        """What to fetch of a payload for the document's content."""
+        """Return the keys of a payload that make the document's content."""
         names = (*self.texts, *(["text"] if NODE in self.texts else []), self.title)
         return tuple(dict.fromkeys(path for name in names if name for path in selectors(name)))
 
     def document_fields(self) -> tuple[str, ...]:
-        """What to fetch of a payload for the document, where its metadata have a key of their own."""
+        """Return the keys of a payload that make the document, where metadata are under one key."""
         names = (self.id, self.title, *self.texts, self.metadata, self.places)
         return tuple(path for name in names if name for path in selectors(name))
 
     def having(self, ids: Sequence[str]) -> models.Filter:
-        """What finds documents by ids that the payload has, as strings or as integers."""
+        """Return a filter for documents by ids in the payload, which may be strings or integers."""
         numbers = [int(name) for name in ids if _INTEGER.fullmatch(name)]
         kinds: list[list[int] | list[str]] = [list(ids), *([numbers] if numbers else [])]
         matches = [models.MatchAny(any=values) for values in kinds]
@@ -131,7 +131,7 @@ class PayloadLayout:
 
 
 def layout_of_index(has_passages: bool) -> PayloadLayout:
-    """Return the layout of an index of ours, whose points are documents or passages of them."""
+    """Return the layout of a `DocumentIndex`, whose points are documents or passages of them."""
     passage = PASSAGE_FIELDS if has_passages else ()
     return PayloadLayout((TEXT,), TITLE, ID, METADATA, PLACES, SOURCE, passage)
 
@@ -142,7 +142,7 @@ def quoted(key: str) -> str:
 
 
 def filter_path(key: str, names: Container[str]) -> str:
-    """What a filter calls a key, which may have dots of its own."""
+    """Return the path of a key in a filter; a key that has dots in its name is quoted."""
     return quoted(key) if key in names else ".".join(quoted(part) for part in key.split("."))
 
 

@@ -143,7 +143,7 @@ class DenseRetriever(ExplainingRetriever):
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         pools = self.index.pools
-        return in_words(self.index, [pools.near(pools.asked(query), depth)], self.options)
+        return in_words(self.index, [pools.near(pools.near_vectors(query), depth)], self.options)
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def is_mailbox(name: str) -> bool:
 def read_mailbox(
     path: Path, name: str, extractor: Extractor, skipped: Skipped, *, max_bytes: int = MAX_BYTES
 ) -> Iterator[Document]:
-    """The mails of an mbox file, of any size; an id is the file's and the mail's, or its number."""
+    """Yield a document for each mail of an mbox file; its id is the file's name with the mail's id."""
     status, number = path.stat(), 0
     with open_bytes(path) as stream:
         for number, raw in enumerate(_mails(stream, max_bytes), start=1):
@@ -100,9 +100,9 @@ def read_mailbox(
             except RefusedError as refused:
                 skipped.add(place, refused, name)
                 continue
-            own_id = mail.metadata.get("message_id")
+            message_id = mail.metadata.get("message_id")
             skipped.place = place
-            yield replace(mail, id=f"{name}#{own_id}" if own_id else place)
+            yield replace(mail, id=f"{name}#{message_id}" if message_id else place)
     if not number:
         raise RefusedError("empty")
 

@@ -77,7 +77,7 @@ _NESTED = 100  # lists and quotes in each other; what is nested deeper is left o
 
 
 class ExtractedText(NamedTuple):
-    """What is read of a file: its text, its own title or none, what else is known of it, and its places."""
+    """The text of a file, its title (or ""), its metadata, and the places within it."""
 
     text: str
     title: str = ""
@@ -86,14 +86,14 @@ class ExtractedText(NamedTuple):
 
 
 def plain_text(raw: bytes) -> ExtractedText:
-    """A text file as it is."""
+    """Return the text of a text file, unchanged but for the ends of lines."""
     text, encoding = decoded(raw)
     lines = ((0, Place(line=1)),)
     return ExtractedText(text.replace("\r\n", "\n"), metadata=encoding_metadata(encoding), places=lines)
 
 
 def table_text(raw: bytes) -> ExtractedText:
-    """A table as it is, whose first line is the head of the rows below it."""
+    """Return the text of a table; its first line is cited as the head of the rows below it."""
     text, _, metadata, places = plain_text(raw)
     head = re.match(r"\s*([^\n]+)\n", text)
     if head is not None:
@@ -108,7 +108,7 @@ def encoding_metadata(encoding: str) -> dict[str, str]:
 
 
 def headed_text(raw: bytes) -> ExtractedText:
-    """A text of reStructuredText or AsciiDoc as it is, with its headings; its title is the first of them."""
+    """Return a text of reStructuredText or AsciiDoc with its headings; the first one is its title."""
     text, _, metadata, _ = plain_text(raw)
     marks, signs = list[tuple[int, int, str]](), dict[str, int]()
     for heading in _HEADING.finditer(text):
@@ -120,7 +120,7 @@ def headed_text(raw: bytes) -> ExtractedText:
 
 
 def program_text(suffix: str, raw: bytes) -> ExtractedText:
-    """A program as it is; its functions and classes are headings, with their lines."""
+    """Return the text of a program; its functions and classes are its headings, with their lines."""
     from pygments.lexers import get_lexer_for_filename
     from pygments.token import Comment, Name
 
@@ -198,9 +198,11 @@ def open_document_text(raw: bytes) -> ExtractedText:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         raise RefusedError("damaged", f"is damaged, or encrypted: {error}") from error
     body = content[max(content.find(b"<office:body"), 0) :]
-    text = _shown(_OPEN_TAG.sub(rb"<\1p>", _OPEN_SPACE.sub(b" ", body)).decode("utf-8", "replace")).text
+    text = _visible_text(
+        _OPEN_TAG.sub(rb"<\1p>", _OPEN_SPACE.sub(b" ", body)).decode("utf-8", "replace")
+    ).text
     title = re.search(rb"<dc:title>([^<]*)", about)
-    return ExtractedText(text, _shown(title[1].decode("utf-8", "replace")).text if title else "")
+    return ExtractedText(text, _visible_text(title[1].decode("utf-8", "replace")).text if title else "")
 
 
 class _Page:
@@ -258,18 +260,18 @@ class _Page:
 def html_text(raw: bytes) -> ExtractedText:
     """The shown text of a page without its navigation, blocks on lines of their own; its <title>."""
     text, encoding = _declared(raw)
-    return _shown(text)._replace(metadata=encoding_metadata(encoding))
+    return _visible_text(text)._replace(metadata=encoding_metadata(encoding))
 
 
 def xml_text(raw: bytes) -> ExtractedText:
     """The text of a file of XML, that of each element apart, as kreuzberg drops signs such as `<`."""
     text, encoding = _declared(raw)
     plain = _XML_TAG.sub("<p>", text.replace("<![CDATA[", "").replace("]]>", ""))
-    return ExtractedText(_shown(plain).text, metadata=encoding_metadata(encoding))
+    return ExtractedText(_visible_text(plain).text, metadata=encoding_metadata(encoding))
 
 
 def _declared(raw: bytes) -> tuple[str, str]:
-    """A page or a file of XML as text, and the encoding: what it declares, or else a guess."""
+    """Return the text of an HTML or XML file, and its encoding: the declared one, or else a guess."""
     declared = _DECLARED.search(raw[:_HEAD])
     return decoded(raw, declared[1].decode("ascii") if declared else None)
 
@@ -287,16 +289,17 @@ def markdown_text(raw: bytes) -> ExtractedText:
     tokens = parser.parse(source[front.end() :] if front else source)
     heading = next((i for i, token in enumerate(tokens) if token.type == "heading_open"), None)
     if not title and heading is not None:
-        title = _shown(parser.renderer.render(tokens[heading : heading + 3], parser.options, {})).text
+        title = _visible_text(parser.renderer.render(tokens[heading : heading + 3], parser.options, {})).text
         tokens = tokens[3:] if heading == 0 else tokens
     for token in (child for block in tokens for child in block.children or ()):
         if token.type == "image":
             token.type, token.tag = "text", ""  # what it is called
-    shown = _shown(parser.renderer.render(tokens, parser.options, {}), title)
+    shown = _visible_text(parser.renderer.render(tokens, parser.options, {}), title)
     return shown._replace(metadata=encoding_metadata(encoding))
 
 
 def _front_title(front: re.Match[str]) -> str:
+    """Return the title that front matter in TOML or YAML names, or ""."""
     read = tomllib.loads if front["fence"] == "+++" else yaml.safe_load
     try:
         values = read(front["front"])
@@ -306,8 +309,8 @@ def _front_title(front: re.Match[str]) -> str:
     return title if isinstance(title, str) else ""
 
 
-def _shown(page: str, title: str = "") -> ExtractedText:
-    """The shown text of a page, or a piece of one, with its title, or this one, and its places."""
+def _visible_text(page: str, title: str = "") -> ExtractedText:
+    """Return the text of a page that a reader sees, with its places; `title` replaces that of the page."""
     parser = etree.HTMLParser(target=_Page(), huge_tree=True)
     try:
         for start in range(0, len(page), _PART):

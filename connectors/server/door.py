@@ -286,7 +286,7 @@ class RequestGate:
 
 
 def refusal(error: Exception, logger: EventLog, request_id: str, method: str = "POST") -> RefusedError:
-    """What a caller is told of an error; the log has those that are the server's."""
+    """Return the answer to an error; errors of the server are written to the log as well."""
     if isinstance(error, RefusedError):
         return error
     if isinstance(error, AbandonedError):

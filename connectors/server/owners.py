@@ -37,7 +37,7 @@ _PATIENCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a token is: a name for the log, what it allows, and the tenant whose documents it is for."""
+    """The owner of a token: a name for the log, the rights, and the tenant whose documents it reaches."""
 
     name: str = ""
     rights: frozenset[str] = _ALL_RIGHTS
@@ -81,7 +81,7 @@ class _Entry(BaseModel):
 
 
 class Tokens:
-    """The tokens that are valid now; those of a file as it is now, or was before it became unreadable.
+    """The valid tokens; a file of them is read again when it changes, and kept if it becomes unreadable.
 
     Raises:
         DataError: if the file cannot be read or understood, or others may read it.

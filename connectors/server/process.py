@@ -36,7 +36,7 @@ def served_at(folder: Path) -> str | None:
 
 @contextlib.contextmanager
 def noting_served(folder: Path | None) -> Iterator[Callable[[str], None]]:
-    """While the block serves an index: what it gets notes the address in the folder, if that is possible."""
+    """Yield a function that notes the server's address in the index's folder while the block serves it."""
     if folder is None:
         yield lambda url: None
         return
@@ -53,7 +53,7 @@ def noting_served(folder: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def listen(host: str, port: int, *, asks_for_tokens: bool) -> socket.socket:
-    """A socket that listens; port 0 takes a free one."""
+    """Return a socket that listens on a host and a port; port 0 takes a free one."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:

@@ -268,7 +268,7 @@ class Service:
             return
         with suppress(StoreError):
             backgrounds = {
-                name: pipeline.current_background() for name, pipeline in self.opened.index.made.items()
+                name: pipeline.current_background() for name, pipeline in self.opened.index.opened.items()
             }
             self.metrics.show_backgrounds(
                 {name: background for name, background in backgrounds.items() if background is not None}

@@ -38,7 +38,7 @@ class Workers:
         self._threads = threads
         self._running = 0
         self._lock = threading.Lock()
-        self._pool = self._made()
+        self._pool = self._new_threads()
 
     async def run(
         self, work: Callable[[threading.Event], T], receive: Callable[[], Awaitable[Any]] | None = None
@@ -84,9 +84,9 @@ class Workers:
     def close(self) -> None:
         """Wait for what has begun; the threads end."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = self._made()  # an application may be started again; threads come with the first work
+        self._pool = self._new_threads()  # for a second start; threads come with the first work
 
-    def _made(self) -> ThreadPoolExecutor:
+    def _new_threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._threads, thread_name_prefix="surprise-rerank-serve")
 
 

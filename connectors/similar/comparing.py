@@ -85,7 +85,7 @@ class _Comparer:
         settings, pyarrow = self._settings, import_extra("pyarrow", EXTRA)
         is_dynamax = settings.similarity == "dynamax"
         k, above = (settings.pool, None) if is_dynamax else (settings.k, settings.above)
-        neighbours = self._found(rows, k, above)
+        neighbours = self._neighbours(rows, k, above)
         more = {}
         if is_dynamax:
             similarity = self._dynamax(rows, neighbours)
@@ -106,7 +106,7 @@ class _Comparer:
             }
         )
 
-    def _found(self, rows: IntArray, k: int | None, above: float | None) -> Neighbours:
+    def _neighbours(self, rows: IntArray, k: int | None, above: float | None) -> Neighbours:
         queries = self._queries.dense[rows]
         same = rows if self._is_one else None
         if self._settings.search == "exact":
@@ -120,13 +120,13 @@ class _Comparer:
                 device=self._task.device,
             )
         assert k is not None  # the settings refuse it
-        query, key = self._asked(queries, _MORE * k + 1)
+        query, key = self._search_index(queries, _MORE * k + 1)
         if same is not None:
             others = same[query] != key
             query, key = query[others], key[others]
         return scored_pairs(queries, self._keys.dense, self._form, query, key).best(k, above)
 
-    def _asked(self, queries: Float32Array, limit: int) -> tuple[IntArray, IntArray]:
+    def _search_index(self, queries: Float32Array, limit: int) -> tuple[IntArray, IntArray]:
         """Pairs of a query and the row of a document that the collection finds for it."""
         with closing(_opened(self._task.index)) as index:
             pools = IndexPools(index.storage, 1.0, self._settings.tenant)

@@ -53,7 +53,7 @@ class RayEncoder:
         self._maker: tuple[PointMaker, Any] | None = None  # the last one, and where Ray has it
 
     def __getattr__(self, name: str) -> Any:
-        """What an encoder may have besides, such as its precision."""
+        """Return other attributes of the wrapped encoder, such as its precision."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._encoder, name)

@@ -153,7 +153,7 @@ def _values(texts: Sequence[str], keys: Mapping[str, _Key]) -> dict[str, Any]:
             refuse_unknown([key], [name for name in keys if not name.endswith(".")], "--set")
         read = _value(key, value, keys[open_ended].hint)
         if key in values and not isinstance(read, tuple):
-            raise click.UsageError(f"--set {key} is texts twice; give it once")
+            raise click.UsageError(f"--set {key} is given twice; give it once")
         values[key] = (*values[key], *read) if key in values else read
     return values
 

@@ -105,6 +105,6 @@ def _grid(table: Table, part: Sequence[int], room: int) -> Grid:
 
 
 def _say(lines: Iterable[str], console: Console, style: str = "") -> None:
-    """Lines, those that are not empty."""
+    """Print the lines that are not empty."""
     for line in filter(None, lines):
         console.print(Text(one_line(line), style=style), highlight=False)

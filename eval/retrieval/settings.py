@@ -27,13 +27,13 @@ class RetrievalSettings:
         baseline: the system that the others are compared with.
         depth: how many candidates are re-ranked.
         model: name or folder of a sentence-transformers model, or word vectors.
-        precision: numbers that the model multiplies; int8 is calibrated on a sample of the documents.
+        precision: numbers that the model computes with; int8 is calibrated on a sample of the documents.
         ensemble: what surprise is measured against, `documents`, `train-questions`, or a file of questions.
         measures: in ir_measures' syntax; differences are tested in the first.
-        qdrant_url: a server's, in place of the embedded store.
+        qdrant_url: address of a Qdrant server, in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
         passages: split documents that are longer than the model reads, instead of cutting them.
-        judged: what the judgements are of; by pages or passages, each passage is a line of a ranking. Of
+        judged: what the judgements judge; by pages or passages, each passage is a line of a ranking. Of
             nothing: all questions are ranked for --run-dir, and nothing is measured.
         pooling: tokens that are merged into one vector, on average, as for an index; None for its default.
         all_pairs: compare every system with every other one, too, in all measures, with p corrected for all.

@@ -43,7 +43,7 @@ _TABLES: Mapping[str, tuple[int, tuple[str, ...] | None]] = {
 
 
 def read_reports(places: Sequence[Path]) -> list[Values]:
-    """The reports that `--report FILE.json` wrote, of files, and of folders by name."""
+    """Read reports that `--report FILE.json` wrote: files, and those of folders by name."""
     reports: list[Values] = []
     for place in places:
         files = sorted(place.glob("*.json")) if place.is_dir() else [place]
@@ -123,7 +123,7 @@ def correlate(reports: Sequence[Values]) -> Report:
 
 
 def _collected(reports: Sequence[Values]) -> tuple[Scores, Accuracies, dict[tuple[str, str], None]]:
-    """Scores and accuracies of all reports, and the models and tables of those that come twice."""
+    """Return scores and accuracies of all reports, and the models and tables that occur twice."""
     scores: Scores = {}
     accuracies: Accuracies = {}
     repeated: dict[tuple[str, str], None] = {}

@@ -148,18 +148,18 @@ class ClassifySettings(LabelledSettings):
         templates: what a label's name is put into, at {}; each is measured.
         weight: how much surprise counts against the cosine, from 0 to 1; crossover: tanh(size of the ensemble
             / crossover_size), as published.
-        crossover_size: N_cross of that rule.
+        crossover_size: N_cross of the weight crossover.
         inductive: compare with the texts of train, not with the tested ones (without their labels).
         ensemble_size: measure surprise with random ensembles of N texts, such as 3,9,27,81,243,729,2187; the
             others are tested.
         few_shot: learn from K examples of each class, of train or of the file, whose others are tested; from
             0 by the labels' names, which SetFit is trained on.
         balanced: whether few_shot draws K of each class, or as many in all without a look at the classes.
-        draws: how many ensembles or examples of each size; 10 by default, of examples 3.
+        draws: ensembles or examples that are drawn of each size; 10 by default, of examples 3.
         test_size: with few_shot, test N texts, drawn at random; all by default.
-        systems: with few_shot, what learns; all by default that the model can be trained for.
-        soft_negative, gamma, weight_decay, target_f1: with few_shot, those of the training, as published but
-            for target_f1 (published .9).
+        systems: with few_shot, the systems that learn; all by default that the model can be trained for.
+        soft_negative, gamma, weight_decay, target_f1: with few_shot, parameters of the training, as published
+            but for target_f1 (published .9).
     """
 
     file: Path

@@ -29,7 +29,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """The same with None for every number that JSON does not have.
+    """Return a value with None in place of every number that JSON cannot hold.
 
     >>> finite({"a": [1.5, float("nan")]})
     {'a': [1.5, None]}

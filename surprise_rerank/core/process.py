@@ -19,7 +19,7 @@ _torch = threading.local()  # `limited_in`: the process in which this thread of 
 
 
 class ForkedResource(Protocol):
-    """Something that a forked process cannot use as it is."""
+    """A resource that a forked process must replace before it can use it, such as a lock."""
 
     def leave_behind(self) -> None:
         """Begin anew; called in the forked process before anything else, in its only thread."""
@@ -29,7 +29,7 @@ _inherited: weakref.WeakSet[ForkedResource] = weakref.WeakSet()
 
 
 def at_fork(resource: ForkedResource) -> None:
-    """Have `leave_behind` of something called in every process that is forked, for as long as it is alive."""
+    """Call the resource's `leave_behind` in every process that is forked while the resource exists."""
     _watch()
     _inherited.add(resource)
 

@@ -97,7 +97,7 @@ class Passages:
     def _texts(
         self, document: Document, passages: Sequence[Passage], titled: bool, limit: int | None
     ) -> list[str]:
-        """What is encoded for passages of a document, of which the later ones have title and headings."""
+        """Return the texts that are encoded: passages after the first begin with title and headings."""
         texts = passage_texts(document, passages, titled)
         if self.follow == "tokens" or not document.places or len(passages) < 2:
             return texts

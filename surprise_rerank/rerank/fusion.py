@@ -252,11 +252,11 @@ class FusionReranker:
         return weighted_sum({share.name: share.part for share in self.shares(query, candidates)}, {})
 
     def shares(self, query: Query, candidates: Candidates) -> list[Share]:
-        """What each scorer adds to this question's scores, of those that are there."""
+        """Return the share of each scorer that can score these candidates."""
         return self._shares_and_trust(query, candidates)[0]
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
-        """Every scorer's name -> (n,) what its weight is multiplied with, 0 where it is left out."""
+        """Return scorer -> (n,) numbers that its weight is multiplied with; 0 where it is left out."""
         shares, trust = self._shares_and_trust(query, candidates)
         z = {share.name: share.z for share in shares}
         moved = {
@@ -269,7 +269,7 @@ class FusionReranker:
     def _shares_and_trust(self, query: Query, candidates: Candidates) -> tuple[list[Share], float]:
         present = [scorer for scorer in self.scorers if scorer.absence(query, candidates) is None]
         measured, z = {}, {}
-        for scorer in present or self.scorers:  # where none is there, the first one's error tells what to do
+        for scorer in present or self.scorers:  # without any, the error of the first one tells what to do
             if self.method == "surprise":
                 measured[scorer.name] = scores = scorer.measured(query, candidates)
                 z[scorer.name] = surprise_normalized(scores.scores, scores.moments)

@@ -62,7 +62,7 @@ def grouped(
 
 
 def merged_neighbours(ranking: Ranking) -> Ranking:
-    """A ranking of passages whose lines share no sentence; one of documents as it is.
+    """Merge passages that share sentences; a ranking of documents is returned unchanged.
 
     Neighbours share sentences by construction. The better one keeps its place, its score and its number, and
     has the text of both. Only passages that overlap with it are taken in, at most one on each side, so that a
@@ -94,7 +94,7 @@ def merged_neighbours(ranking: Ranking) -> Ranking:
 
 
 def parent_of(document: Document, name: str) -> str:
-    """The id of what a document is a chunk of, where its metadata have one, or else the name that it has.
+    """Return the id of the document that a chunk is cut from, by its metadata, or else `name`.
 
     Users write `parent`, LlamaIndex `ref_doc_id`, Haystack `source_id`, and LangChain `source` beside the
     page or the offset of a chunk.
@@ -164,13 +164,13 @@ def merged_chunks(ranking: Ranking) -> Ranking:
 
 
 def _parents(ranking: Ranking) -> list[str]:
-    """Of each line, the id of what it is a chunk of, or its own."""
+    """Return for each line the id of the document that it is a chunk of, or the id of the line."""
     documents = ranking.documents
     return list(ranking.ids) if documents is None else list(map(parent_of, documents, ranking.ids))
 
 
 def _chains(texts: Mapping[int, str]) -> Iterator[list[tuple[int, int]]]:
-    """Chunks of which each begins with the end of the one before: their rows, and what they share with it."""
+    """Yield chains of chunks that overlap: the row of each, and the letters it shares with the one before."""
     shared = {(a, b): _shared(texts[a], texts[b]) for a in texts for b in texts if a != b}
     following: dict[int, int] = {}
     for (a, b), count in sorted(shared.items(), key=lambda pair: -pair[1]):
@@ -225,7 +225,7 @@ def are_whole(ranking: Ranking) -> bool:
 
 
 def with_texts_around(ranking: Ranking, around: Mapping[str, TextsAround]) -> Ranking:
-    """The lines, which are chunks with their texts, between the texts of those around them, by their ids."""
+    """Return the ranking with each chunk's text joined to its neighbours' texts; `around` is by id."""
     documents = []
     for name, document in zip(ranking.ids, ranking.documents or (), strict=True):
         text, (before, after) = document.text, around.get(name, TextsAround((), ()))

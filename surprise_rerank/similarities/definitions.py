@@ -166,9 +166,9 @@ def soft_jaccard(*, counts: bool) -> Similarity:
         if not len(a.vectors) or not len(b.vectors):
             return 0.0
         x, y = as_float64(a.vectors, unit=True), as_float64(b.vectors, unit=True)
-        ours, theirs = Counter(a.names), Counter(b.names)
-        union = cardinality(np.concatenate([x, y]), (*a.names, *b.names), ours | theirs)
-        return (cardinality(x, a.names, ours) + cardinality(y, b.names, theirs) - union) / union
+        a_counts, b_counts = Counter(a.names), Counter(b.names)
+        union = cardinality(np.concatenate([x, y]), (*a.names, *b.names), a_counts | b_counts)
+        return (cardinality(x, a.names, a_counts) + cardinality(y, b.names, b_counts) - union) / union
 
     return Similarity(of, BOTH)
 
@@ -181,15 +181,26 @@ def weighted_dynamax(dynamax: DynaMax, weights: Weights | None = None) -> Simila
     joint = dynamax.universe == "joint"
 
     def pair(query: Bag, document: Bag) -> float:
-        ours = None if weights is None else weights(query.names)
-        theirs = weights(document.names) if weights is not None and joint else None
-        return dynamax.pair(query.vectors, document.vectors, query_weights=ours, document_weights=theirs)
+        query_weights = None if weights is None else weights(query.names)
+        document_weights = weights(document.names) if weights is not None and joint else None
+        return dynamax.pair(
+            query.vectors,
+            document.vectors,
+            query_weights=query_weights,
+            document_weights=document_weights,
+        )
 
     def pool(query: Bag, documents: Texts) -> Float64Array:
-        ours, theirs = None if weights is None else weights(query.names), None
+        query_weights = None if weights is None else weights(query.names)
+        document_weights = None
         if weights is not None and joint:
-            theirs = np.concatenate([np.zeros(0), *map(weights, documents.names)])
-        return dynamax.pool(query.vectors, documents.batch, query_weights=ours, document_weights=theirs)
+            document_weights = np.concatenate([np.zeros(0), *map(weights, documents.names)])
+        return dynamax.pool(
+            query.vectors,
+            documents.batch,
+            query_weights=query_weights,
+            document_weights=document_weights,
+        )
 
     words: tuple[Input, ...] = () if weights is None else ("words",) if joint else ("query words",)
     return Similarity(pair, VECTORS | {*words}, pool)
@@ -255,8 +266,8 @@ def fuzzy_bag(
         if not a.any() or not b.any():
             return 0.0
         smallest = np.array(_CANCELLED_SUM * (np.abs(a).sum() + np.abs(b).sum()) if cancels else 0.0)
-        common, ours, theirs = sets.overlap(a, b).sum(axis=-1, dtype=np.float64)[:, None]
-        return float(sets.quotient(common, ours, theirs, smallest)[0])
+        common, a_size, b_size = sets.overlap(a, b).sum(axis=-1, dtype=np.float64)[:, None]
+        return float(sets.quotient(common, a_size, b_size, smallest)[0])
 
     return Similarity(of)
 

@@ -68,14 +68,14 @@ def token_matches(
         return []
     same_dimension(query, document.dimension)
     x, y = unit_rows(query), document.directions
-    ours, theirs = membership(x, x), membership(y, x)
-    added = np.minimum(ours, theirs) / (float(ours.sum()) or 1.0)
+    own_memberships, other_memberships = membership(x, x), membership(y, x)
+    added = np.minimum(own_memberships, other_memberships) / (float(own_memberships.sum()) or 1.0)
     shares = added / (added.sum() or 1.0)
     nearest = (x.astype(np.float64) @ y.astype(np.float64).T).argmax(axis=1) if len(y) else np.zeros(len(x))
     owners = np.arange(len(y)) if document.members is None else document.members.owners
     matches = []
     for j, word in enumerate(query_words):
-        positions = np.flatnonzero(owners == nearest[j]).tolist() if theirs[j] > 0 else []
+        positions = np.flatnonzero(owners == nearest[j]).tolist() if other_memberships[j] > 0 else []
         same = [k for k in positions if document_words[k].casefold() == word.casefold()]
         position = next(iter(same or positions), None)
         matches.append(
@@ -83,7 +83,7 @@ def token_matches(
                 token=word,
                 match=None if position is None else document_words[position],
                 position=position,
-                similarity=min(float(theirs[j]), 1.0),
+                similarity=min(float(other_memberships[j]), 1.0),
                 contribution=float(added[j]),
                 share=float(shares[j]),
                 members=tuple(document_words[k] for k in positions),

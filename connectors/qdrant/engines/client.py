@@ -200,11 +200,11 @@ class ClientEngine:
         return self._read(lambda client, name: placement(client, name, params, addresses, away))
 
     def metadata(self) -> Mapping[str, Any]:
-        """What the collection remembers of how it was made."""
+        """Return the metadata that the collection was made with."""
         return self.info().config.metadata or {}
 
     def set_metadata(self, values: Mapping[str, Any]) -> None:
-        """Change what it remembers."""
+        """Store these metadata, and wait until every node has them."""
         wanted = json.loads(json.dumps(dict(values)))  # as it comes back
         self._call(lambda client: client.update_collection(self.collection, metadata=wanted))
 
@@ -215,7 +215,7 @@ class ClientEngine:
         self.nodes.wait_for_all(is_seen)
 
     def changing(self) -> contextlib.AbstractContextManager[None]:
-        """While a change goes on: what it reads is waited for as long as what it writes."""
+        """Wait as long for reads as for writes inside the block, which is a change."""
         return self.nodes.changing()
 
     def claim(self) -> None:

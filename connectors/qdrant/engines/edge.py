@@ -310,12 +310,12 @@ def to_filter(query_filter: models.Filter | None) -> qdrant_edge.Filter | None:
 
 
 def lacking(thing: str) -> StoreError:
-    """The error for what Edge does not have."""
+    """Return the error for a feature that Qdrant Edge lacks."""
     return StoreError(f"Qdrant Edge has no {thing}; a Qdrant server has, so open the index with its url")
 
 
 def _translated(value: Any) -> Any:
-    """A part of a filter: Edge's object of the same name and the same parts, or a plain value as it is."""
+    """Return a part of a filter as Edge's object of the same name; plain values stay."""
     # By name, because the oldest supported qdrant-client has not all classes.
     kind = type(value).__name__
     if kind in _OTHERWISE:

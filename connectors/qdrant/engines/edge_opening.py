@@ -143,7 +143,7 @@ def _locked_to_read(folder: Path) -> FolderLock:
 
 
 def _patiently(attempt: Callable[[], T]) -> T:
-    """What an attempt returns, which may have to wait for a program that is about to end."""
+    """Return the result of an attempt, repeated for a while: another program may be about to end."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:

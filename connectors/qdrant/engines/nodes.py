@@ -215,7 +215,7 @@ class Nodes:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """While a change goes on: what it reads is waited for as long as what it writes."""
+        """Wait as long for reads as for writes inside the block, which is a change."""
         with self._state.get():
             self._changes += 1
         try:

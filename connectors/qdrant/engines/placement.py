@@ -96,9 +96,9 @@ def node_addresses(client: QdrantClient) -> tuple[dict[int, str], frozenset[str]
 
 
 def difference(settings: Mapping[str, Any], config: models.CollectionConfig) -> tuple[str, Any, Any] | None:
-    """The first setting that a collection was not made with: its name, what it has, what is asked for.
+    """Return the first setting that a collection lacks: its name, the stored value, and the wanted one.
 
-    Of a setting with parts, those that are given are compared; what a collection does not tell is not.
+    Only the given parts of a setting are compared, and only settings that the collection reports.
     """
     has = config.model_dump(mode="json")
     present = {**has["params"], **has, "optimizers_config": has["optimizer_config"]}

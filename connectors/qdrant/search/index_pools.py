@@ -188,7 +188,7 @@ class IndexPools(Pools):
         # A document that is being written lacks its last passages for a moment.
         records = [stored[point] for point in points if point in stored]
         answers = self.answered(self.parts(records, fields))
-        return self.made(self.whole(records, fields, answers), fields, {}, answers)
+        return self.candidates_of(self.whole(records, fields, answers), fields, {}, answers)
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Documents by id, of their first points; those that are not there are left out."""
@@ -276,14 +276,14 @@ class IndexPools(Pools):
         documents = self._documents([*records, *answers.get("documents", ())])
         return [record for record in records if self._document(record) in documents]
 
-    def made(
+    def candidates_of(
         self,
         records: Sequence[Record],
         fields: frozenset[Field],
         scores: Mapping[str, Float64Array],
         answers: Mapping[str, Sequence[Record]],
     ) -> Candidates:
-        """Points as candidates, with whole documents where they are asked for; see `Pools.made`."""
+        """Make candidates of points, with whole documents where wanted; see `Pools.candidates_of`."""
         manifest = self.storage.manifest
         has_texts = "documents" in fields
         documents = self._documents([*records, *answers.get("documents", ())]) if has_texts else {}

@@ -51,7 +51,7 @@ class Search:
 
     @property
     def wanted(self) -> int:
-        """How many documents must be found, with those that are skipped."""
+        """The number of documents to find, including those that the offset skips."""
         return self.depth + (self.options.offset or 0)
 
 
@@ -152,8 +152,8 @@ class Pools(ABC):
         points = models.HasIdCondition(has_id=[given_point_id(record.id) for record in records])
         return models.Filter(must=[points])
 
-    def asked(self, query: Query) -> Float32Array:
-        """What `near` takes: the question's dense vector, or its (m, d) tokens where documents have these."""
+    def near_vectors(self, query: Query) -> Float32Array:
+        """Return the vectors that `near` takes: (d,) dense, or (m, d) tokens where there are no others."""
         return query.require_dense() if self.layout.has_dense else query_vectors(query.require_tokens())
 
     def near(self, dense: Float32Array, limit: int) -> Stage:
@@ -210,20 +210,20 @@ class Pools(ABC):
         """Return the points whose document was not deleted between two requests."""
 
     @abstractmethod
-    def made(
+    def candidates_of(
         self,
         records: Sequence[Record],
         fields: frozenset[Field],
         scores: Mapping[str, Float64Array],
         answers: Mapping[str, Sequence[Record]],
     ) -> Candidates:
-        """Points as candidates.
+        """Make candidates of points.
 
         Args:
             records: n points that are `whole`.
             fields: what the candidates have.
-            scores: name -> (n,) the points'.
-            answers: to `parts`.
+            scores: name -> (n,) scores of the points.
+            answers: to the requests of `parts`.
         """
 
     def inclusion(
@@ -246,7 +246,7 @@ class Pools(ABC):
         answers = self.answered(self.parts(best.records, search.fields))
         records = self.whole(best.records, search.fields, answers)
         score, values = self.nearness(records) if name is None else (name, scores_of(records))
-        return self.made(records, search.fields, {score: values}, answers)
+        return self.candidates_of(records, search.fields, {score: values}, answers)
 
     def best(self, *searches: Search) -> list[Found]:
         """The points of the best documents of each search; what all of them ask is one request."""

@@ -194,7 +194,7 @@ class InclusionQuestion:
 
     @classmethod
     def of(cls, query: Query, sample: TokenBatch) -> InclusionQuestion | None:
-        """Return a question as it is sent; None where it has no token vectors."""
+        """Return the request's part for a question; None where it has no token vectors."""
         if query.tokens is None:
             return None
         return cls(query.tokens, DynaMax().pool(query.tokens, sample), sample.token_counts)

@@ -216,7 +216,7 @@ class SearchedCollection(ABC):
 
     @contextmanager
     def counting_changes(self, changed: Callable[[], int]) -> Iterator[None]:
-        """Count the documents that the block changes, also where it fails: what it stored before stays."""
+        """Count the documents that the block changes, also if it fails: what it stored stays."""
         try:
             yield
         except StoreError:  # the next change stores it: this one has waited long enough
@@ -270,12 +270,12 @@ class SearchedCollection(ABC):
             "query", query, Query, "search by words with a pipeline: index.pipeline().search(...)"
         )
         pools, chosen = self.pools, options.exactly() if exact else options
-        dense = pools.asked(query)
+        dense = pools.near_vectors(query)
         return pools.run(Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
-        """Reads documents by id, those that are there; None where the pool's texts tell what is behind."""
+        """A function that reads documents by id; None where the texts of the pool are enough."""
         return None
 
     def texts_around(self, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:

@@ -34,7 +34,7 @@ class CollectionStatus:
     notes: tuple[str, ...] = ()
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and values for people."""
+        """Return the lines that `surprise-rerank status` prints: names and values."""
         return [
             ("documents", str(self.documents)),
             ("points", str(self.points)),
@@ -51,7 +51,7 @@ class CollectionStatus:
         layout = {name.replace(" ", "_"): value for name, value in values.pop("layout")}
         return {**values, **layout, "notes": list(self.notes)}
 
-    def members(self, count: int, source: str) -> str:
+    def ensemble_members(self, count: int, source: str) -> str:
         """Say how many members an ensemble has: documents, and the passages that these are split into."""
         if source != "documents":  # those of the index
             return f"{count} members, {source or 'no source given'}"
@@ -75,13 +75,13 @@ class CollectionStatus:
         if latest is None:
             yield "ensemble", "none"
             return
-        yield "ensemble", f"{latest.ensemble}: {self.members(latest.count, latest.source)}"
+        yield "ensemble", f"{latest.ensemble}: {self.ensemble_members(latest.count, latest.source)}"
         if latest.shrink_mean or latest.shrink_deviation:
             yield "shrunk", f"means by {latest.shrink_mean:g}, deviations by {latest.shrink_deviation:g}"
         if used is None:
             yield "in use", "none"
         elif used != latest:
-            yield "in use", f"{used.ensemble}: {self.members(used.count, used.source)}"
+            yield "in use", f"{used.ensemble}: {self.ensemble_members(used.count, used.source)}"
         yield "behind", f"{self.behind} documents" + "; run surprise-rerank tune ensemble" * bool(self.behind)
 
 

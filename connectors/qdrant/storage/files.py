@@ -156,6 +156,7 @@ class FolderFiles(Files):
         self._change_parts(f"DELETE FROM parts WHERE belongs NOT IN ({marks})", [tuple(kept)])
 
     def _change_parts(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+        """Run a statement of SQL for every row, in the database of parts, which is made if it is missing."""
         path = self.folder / _PARTS
         with disk_errors(self._where):
             path.touch(mode=0o600)

@@ -282,7 +282,7 @@ def _is_begun(folder: Path, manifest: Manifest) -> bool:
 
 
 def _require_free(folder: Path) -> None:
-    """Refuse a folder that holds something else than what a killed process of ours left behind."""
+    """Refuse a folder with files, unless an interrupted run of this package left them."""
     names = [entry.name for entry in os.scandir(folder)] if folder.exists() else []
     if any(name not in (VERSION_FILE, "1") and not name.startswith(f".{VERSION_FILE}.") for name in names):
         raise IndexMismatchError(

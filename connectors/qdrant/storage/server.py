@@ -201,7 +201,7 @@ class ServerStorage(NeverCopied, CollectionFiles):
 
     def drop_others(self) -> None:
         """Delete the collections of the version that this one replaced, and of others that were begun."""
-        for name, version in self._asked(lambda client: _collections(client, self._name)).items():
+        for name, version in self._answer(lambda client: _collections(client, self._name)).items():
             if version != self._version and _number(version) <= _number(self._version):
                 self._points(name).drop()
 
@@ -220,7 +220,8 @@ class ServerStorage(NeverCopied, CollectionFiles):
         if self._owns_nodes:
             self.engine.close()
 
-    def _asked(self, request: Callable[[QdrantClient], T]) -> T:
+    def _answer(self, request: Callable[[QdrantClient], T]) -> T:
+        """Return the answer to a request that only reads."""
         return self._nodes.call(request, self.where, reads=True)
 
     def _points(self, collection: str, moved: Callable[[], str | None] = lambda: None) -> ClientEngine:
@@ -233,9 +234,9 @@ class ServerStorage(NeverCopied, CollectionFiles):
 
     def _moved(self) -> str | None:
         """The collection that the alias names now; None where that is this one, or there is none."""
-        version = self._asked(lambda client: _version_in_use(client, self._name))
+        version = self._answer(lambda client: _version_in_use(client, self._name))
         if version is None:
-            self._asked(lambda client: _exists(client, self._name))  # an error, where a token sees no more
+            self._answer(lambda client: _exists(client, self._name))  # an error, where a token sees no more
         if version is None or version == self._version:
             return None
         name = f"{self._name}@{version}"
@@ -251,7 +252,7 @@ class ServerStorage(NeverCopied, CollectionFiles):
 
     def _require_in_use(self, version: str | None) -> None:
         """Refuse to build on a version that is not in use."""
-        in_use = self._asked(lambda client: _version_in_use(client, self._name))
+        in_use = self._answer(lambda client: _version_in_use(client, self._name))
         if in_use not in (version, self._version):
             raise StoreError(
                 f"another process has put version {in_use} of {self.where} into use, this one knows "
@@ -270,7 +271,7 @@ def _collections(client: QdrantClient, name: str) -> dict[str, str]:
 
 
 def _version_in_use(client: QdrantClient, name: str) -> str | None:
-    """The version that an alias names; None where there is no such alias of ours."""
+    """Return the version that an alias names; None where there is no alias of an index."""
     for alias in client.get_aliases().aliases:
         stem, _, version = alias.collection_name.rpartition("@")
         if alias.alias_name == name and stem == name and _VERSION.fullmatch(version):
@@ -279,7 +280,7 @@ def _version_in_use(client: QdrantClient, name: str) -> str | None:
 
 
 def _exists(client: QdrantClient, name: str) -> bool:
-    """Whether there is a collection of this name, if no alias of ours that this key may see has it."""
+    """Whether a collection of another program has this name; an error where the key sees no more."""
     if not client.collection_exists(name):
         return False
     if not is_index(client.get_collection(name).config.metadata or {}):
@@ -302,7 +303,7 @@ def _naming_rights(name: str, version: str = "1") -> Iterator[None]:
 
 
 def _next(version: str, manifest: Manifest) -> str:
-    """What the version after one is called: its number, and digits of what it is made with."""
+    """Return the name of the next version: its number, and digits of a hash of its options and model."""
     options = json.dumps(asdict(manifest.options), sort_keys=True)
     parts = (manifest.fingerprint, str(manifest.dimension), manifest.precision, options)
     return f"{_number(version) + 1}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:8]}"

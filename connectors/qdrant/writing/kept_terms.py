@@ -130,7 +130,7 @@ class KeptTerms:
             return TermStatistics.total([*stored, *changes])
 
     def begin(self) -> None:
-        """Before the first change: know what there is, and set the mark."""
+        """Read the stored statistics before the first change, and set the mark of a change."""
         with self._lock.get():
             if self._is_changing:
                 return

@@ -129,7 +129,7 @@ def load(storage: Storage, record: StatisticsRecord, model: str) -> Statistics:
 
 
 def surprise_reranker(kept: Statistics | None, documents: Callable[[], Ensemble]) -> SurpriseReranker:
-    """Return what orders given documents as the moments do that they carry, or else over all `documents`."""
+    """Return a re-ranker of texts by surprise, over the kept ensemble, or else over all `documents`."""
     from surprise_rerank.rerank.surprise import SurpriseReranker
 
     if kept is None:

@@ -46,7 +46,7 @@ _limit = click.option(
 )
 
 
-def _models(default: str) -> Any:
+def _models_option(default: str) -> Any:
     return click.option(
         "--model",
         "models",
@@ -103,7 +103,7 @@ words = _study(
     (surprise-pooled, surprise-pooled-mixed), half way to it (surprise-shrunk)
     """,
     _data,
-    _models(WORD_VECTORS),
+    _models_option(WORD_VECTORS),
     _similarities,
 )
 
@@ -125,7 +125,7 @@ sentences = _study(
     and the rest of `rerank-eval --systems help`; DynaMax takes minutes, what has no fast form hours
     """,
     _data,
-    _models(WORD_VECTORS),
+    _models_option(WORD_VECTORS),
     _similarities,
 )
 
@@ -146,7 +146,7 @@ sts = _study(
       rerank-eval sts --data benchmarks --similarities cosine,wmd-raw --set sets=STS12,STS-B
     """,
     _data,
-    _models(WORD_VECTORS),
+    _models_option(WORD_VECTORS),
     click.option(
         "--similarities",
         type=NAMES,
@@ -173,7 +173,7 @@ downstream = _study(
       rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --tasks STS-B,SICK-R
     """,
     _data,
-    _models(WORD_VECTORS),
+    _models_option(WORD_VECTORS),
     click.option(
         "--tasks",
         type=NAMES,
@@ -220,7 +220,7 @@ classify = _study(
       setfit                           SetFit with its defaults (pip install 'surprise-rerank[setfit]')
     """,
     click.argument("file", type=NEW_FILE),
-    _models(MODEL),
+    _models_option(MODEL),
     click.option(
         "--train",
         type=NEW_FILE,
@@ -256,7 +256,7 @@ cluster = _study(
       NAME@W      with the weight W from 0 (the cosine) to 1, or crossover: tanh(points / 1000)
     """,
     click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)),
-    _models(MODEL),
+    _models_option(MODEL),
     _text,
     _label,
     _limit,

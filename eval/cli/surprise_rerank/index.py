@@ -66,7 +66,7 @@ class IndexSettings:
     """What `index --set` has besides what an index stores.
 
     Attributes:
-        precision: numbers that the model multiplies; the index's own, or float32 for a new one.
+        precision: numbers that the model computes with; the index's own, or float32 for a new one.
         background: ask the package's 300 questions, which percentiles are measured against.
         title_field: column of titles.
         id_prefix: stands before every id, where another source has the same ids.
@@ -78,8 +78,8 @@ class IndexSettings:
         grpc: talk to the server by gRPC instead of REST.
         shards: parts of the collection on a server; one for each node by default.
         replicas: copies of each shard, on as many nodes; 1 by default.
-        write_consistency: copies that a write waits for; 1 by default.
-        workers: how many of Ray; 2 by default.
+        write_consistency: number of copies that a write waits for; 1 by default.
+        workers: number of Ray's workers; 2 by default.
         gpus: graphics processors of a worker of Ray, or a part of one.
     """
 
@@ -308,7 +308,7 @@ def _send_to_who_serves(
 
 
 def _require_reading(settings: SetValues, advice: str, also: Set[str] = frozenset()) -> None:
-    """A usage error where something is given that a server's own index has; names `also` are allowed."""
+    """Raise a usage error for options that only the index of a server decides, but for those in `also`."""
     context = click.get_current_context()
     options = [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
     for option in context.command.params:
@@ -328,7 +328,7 @@ def _copied(
     reads: bool,
     rebuild: bool,
 ) -> bool:
-    """Copy an index where one is named; returns whether that is so."""
+    """Copy an index if one is named; return whether one was copied."""
     from surprise_rerank.connectors.qdrant import copy_index
 
     if original is None:

@@ -45,7 +45,7 @@ class SetSettings:
     Attributes:
         mode: where surprise is computed; here, by Qdrant's formula (its default), or by augmented vectors.
         exact: search without the approximate index.
-        offset: pass over the first so many.
+        offset: number of first results to leave out.
         keep_refused: show what --min-percentile refuses, too.
         group_by: the best documents of each value at a path such as metadata.author, or the best passages
             of each `document` with --passages; --top counts groups.

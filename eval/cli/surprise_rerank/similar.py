@@ -47,7 +47,7 @@ class SimilarOptions:
         candidates: documents that dynamax compares token by token.
         tenant: whose documents of the index are compared; those of all by default.
         title_field: column of titles.
-        workers: how many of Ray.
+        workers: number of Ray's workers.
         device: cpu, cuda, ...; a GPU by default where there is one.
     """
 

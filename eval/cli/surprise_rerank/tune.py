@@ -172,7 +172,7 @@ def _tune_ensemble(tuning: _Tuning) -> None:
         changed = index.set_ensemble(ensemble, source=source, show_progress=progress, **asdict(chosen))
         record = index.manifest.statistics
         assert record is not None
-        of = index.status().members(record.count, record.source)
+        of = index.status().ensemble_members(record.count, record.source)
     values = {"ensemble": record.ensemble, "members": record.count, "source": record.source}
     _show(
         tuning,
