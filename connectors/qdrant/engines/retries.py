@@ -269,9 +269,9 @@ def _answered(answer: _Answer, where: str, pause: float | None) -> StoreError:
         return StoreError(f"the quota of {where} is used up ({reason}); raise it, or remove something there")
     if status == 401 or (status == 403 and not _SETTING.match(reason)):
         kind = StoreError if status == 401 else NoAccess
+        refusal = f"{answer.shown} {reason}".strip()
         return kind(
-            f"{where} refuses access ({answer.shown} {reason}); set QDRANT_API_KEY to a key or a token that "
-            "may do this"
+            f"{where} refuses access ({refusal}); set QDRANT_API_KEY to a key or a token that may do this"
         )
     if status == 403:
         return NoAccess(f"{where} forbids this ({reason}); see its settings")
