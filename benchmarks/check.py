@@ -30,8 +30,8 @@ from typing import Any
 import click
 import yaml
 
-from surprise_rerank.core.extras import is_installed
-from surprise_rerank.errors import DataError
+from surprise_rerank._errors import DataError
+from surprise_rerank.core._extras import is_installed
 from surprise_rerank.eval.studies.papers import cell_of, tables_of
 
 FILES = sorted((Path(__file__).parent / "expected").glob("*.yaml"))

@@ -33,12 +33,12 @@ from qdrant_client import QdrantClient, models
 from served import drop
 
 from surprise_rerank import Document, Query
+from surprise_rerank._errors import SurpriseRerankError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions
-from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
+from surprise_rerank.connectors.qdrant._location import Location, RetryPolicy
+from surprise_rerank.encoders._function import FunctionEncoder
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.encoders.function import FunctionEncoder
-from surprise_rerank.errors import SurpriseRerankError
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 
 Work: TypeAlias = Literal["search", "index", "rebuild", "ensemble"]
 FaultKind: TypeAlias = Literal["killed", "paused", "away"]

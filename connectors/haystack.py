@@ -13,24 +13,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Self, get_args
 
-from surprise_rerank import border
-from surprise_rerank.candidates import Unit
-from surprise_rerank.connectors.attached.settings import PipelineSettings
-from surprise_rerank.connectors.components import (
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Unit
+from surprise_rerank._errors import DataError
+from surprise_rerank._pipeline import Pipeline
+from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank.connectors._components import (
     Adapter,
     found_metadata,
     ranked_metadata,
     stored_names,
     verdict_values,
 )
-from surprise_rerank.connectors.filters import from_haystack
-from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.qdrant.retrievers import narrowable
-from surprise_rerank.core.extras import importing
-from surprise_rerank.core.process import PerProcess
-from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank.connectors._filters import from_haystack
+from surprise_rerank.connectors.attached._settings import PipelineSettings
+from surprise_rerank.connectors.qdrant._location import shown_url
+from surprise_rerank.connectors.qdrant._retrievers import narrowable
+from surprise_rerank.core._extras import importing
+from surprise_rerank.core._process import PerProcess
 
 with importing("haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict

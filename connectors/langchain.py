@@ -10,9 +10,11 @@ from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
-from surprise_rerank import border
-from surprise_rerank.candidates import Unit, Verdict
-from surprise_rerank.connectors.components import (
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Unit, Verdict
+from surprise_rerank._pipeline import Pipeline
+from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank.connectors._components import (
     VERDICT,
     LoadedAdapter,
     found_metadata,
@@ -20,9 +22,7 @@ from surprise_rerank.connectors.components import (
     stored_names,
     verdict_values,
 )
-from surprise_rerank.core.extras import importing
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank.core._extras import importing
 
 with importing("langchain"):
     from langchain_core.callbacks import (

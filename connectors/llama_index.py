@@ -14,9 +14,12 @@ from pydantic import GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
-from surprise_rerank import border
-from surprise_rerank.candidates import Hit, Unit, Verdict
-from surprise_rerank.connectors.components import (
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Hit, Unit, Verdict
+from surprise_rerank._errors import DataError
+from surprise_rerank._pipeline import Pipeline
+from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank.connectors._components import (
     OURS,
     TITLE,
     LoadedAdapter,
@@ -25,13 +28,10 @@ from surprise_rerank.connectors.components import (
     stored_names,
     verdict_values,
 )
-from surprise_rerank.connectors.filters import from_llama_index
-from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.qdrant.retrievers import narrowable
-from surprise_rerank.core.extras import importing
-from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank.connectors._filters import from_llama_index
+from surprise_rerank.connectors.qdrant._location import shown_url
+from surprise_rerank.connectors.qdrant._retrievers import narrowable
+from surprise_rerank.core._extras import importing
 
 with importing("llama-index"):
     from llama_index.core.base.base_retriever import BaseRetriever

@@ -20,28 +20,28 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from surprise_rerank.candidates import Unit, verdict_json
-from surprise_rerank.connectors.context_window import (
+from surprise_rerank._candidates import Unit, verdict_json
+from surprise_rerank._errors import DataError, did_you_mean
+from surprise_rerank.connectors._context_window import (
     Answer,
     explained_answer,
     one_line,
     search_answer,
     status_answer,
 )
-from surprise_rerank.connectors.server import ranking
-from surprise_rerank.connectors.server.answers import RefusedError, refusing
-from surprise_rerank.connectors.server.door import MCP_ROUTE, Record, record_of, refusal
-from surprise_rerank.connectors.server.options import said_of
-from surprise_rerank.connectors.server.owners import Owner
-from surprise_rerank.connectors.server.schemas import Question, SearchRequest, Text
-from surprise_rerank.connectors.server.service import OpenedIndex, Service
-from surprise_rerank.connectors.server.work import RequestEncoder
-from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.connectors.systems.inputs import BuiltSystem
-from surprise_rerank.core.extras import importing
-from surprise_rerank.core.json_values import finite, read_json
+from surprise_rerank.connectors.server import _ranking as ranking
+from surprise_rerank.connectors.server._answers import RefusedError, refusing
+from surprise_rerank.connectors.server._door import MCP_ROUTE, Record, record_of, refusal
+from surprise_rerank.connectors.server._options import said_of
+from surprise_rerank.connectors.server._owners import Owner
+from surprise_rerank.connectors.server._schemas import Question, SearchRequest, Text
+from surprise_rerank.connectors.server._service import OpenedIndex, Service
+from surprise_rerank.connectors.server._work import RequestEncoder
+from surprise_rerank.connectors.systems._explaining import explain_ranking
+from surprise_rerank.connectors.systems._inputs import BuiltSystem
+from surprise_rerank.core._extras import importing
+from surprise_rerank.core._json_values import finite, read_json
 from surprise_rerank.encoders.base import shown_model
-from surprise_rerank.errors import DataError, did_you_mean
 
 with importing("mcp"):
     from mcp import types

@@ -10,13 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surprise_rerank import border
-from surprise_rerank.candidates import Ranking
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Ranking
+from surprise_rerank._documents import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.systems.register import find_system
-from surprise_rerank.core.extras import importing
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders.adapting import as_encoder
+from surprise_rerank.connectors.systems._register import find_system
+from surprise_rerank.core._extras import importing
+from surprise_rerank.encoders._adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries
 
 with importing("mteb"):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from surprise_rerank import border
-from surprise_rerank.candidates import Ranking
-from surprise_rerank.connectors.components import PERCENTILE, VERDICT, LoadedAdapter, judgement
-from surprise_rerank.core.extras import importing
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.diversity import falling
-from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Ranking
+from surprise_rerank._pipeline import Pipeline
+from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank.connectors._components import PERCENTILE, VERDICT, LoadedAdapter, judgement
+from surprise_rerank.core._extras import importing
+from surprise_rerank.rerank._diversity import falling
 
 with importing("pyterrier"):
     import pandas as pd

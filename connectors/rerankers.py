@@ -7,10 +7,10 @@ import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
-from surprise_rerank import border
-from surprise_rerank.connectors.components import LoadedAdapter, ranked_metadata
-from surprise_rerank.core.extras import importing
-from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank import _border as border
+from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank.connectors._components import LoadedAdapter, ranked_metadata
+from surprise_rerank.core._extras import importing
 
 with importing("rerankers"):
     from rerankers.documents import Document

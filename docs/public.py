@@ -50,7 +50,7 @@ MODULES = {
 
 
 def public_names() -> dict[str, dict[str, str]]:
-    """Package -> full name, such as surprise_rerank.pipeline.Pipeline -> the shortest name to import it by.
+    """Package -> full name, such as surprise_rerank._pipeline.Pipeline -> the shortest name to import it by.
 
     Each class and function is listed once, where PACKAGES first names it.
     """

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from surprise_rerank.core.files import disk_errors
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank._errors import DataError, DatasetError
+from surprise_rerank.core._files import disk_errors
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ def read_questions(path: str) -> Iterator[str]:
 
 def read_judged_questions(path: Path) -> dict[str, str]:
     """Questions: id -> text. JSON lines with `_id` and `text` (BEIR), or id and text with a tab between."""
-    from surprise_rerank.connectors.readers.beir import read_queries
+    from surprise_rerank.connectors.readers._beir import read_queries
 
     questions = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
     if not questions:
@@ -105,7 +105,7 @@ def read_judged_questions(path: Path) -> dict[str, str]:
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     """Judgements of BEIR or TREC: question id -> document id -> relevance; see `read_qrels`."""
-    from surprise_rerank.connectors.readers.beir import read_qrels
+    from surprise_rerank.connectors.readers._beir import read_qrels
 
     judgements = read_qrels(path)
     if not judgements:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.arrays import BoolArray, Float64Array, IntArray
-from surprise_rerank.errors import DataError
 
 
 class Correlations(NamedTuple):

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from surprise_rerank import Ensemble, load_encoder
+from surprise_rerank._errors import DataError, SurpriseRerankError
+from surprise_rerank.core._extras import import_extra
 from surprise_rerank.core.arrays import Float32Array, Float64Array
-from surprise_rerank.core.extras import import_extra
-from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.options import present
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.surprise.score import Surprise

@@ -24,13 +24,13 @@ from helpers.named_index import write_index
 from hypothesis import settings
 from qdrant_client import QdrantClient
 
-from surprise_rerank.candidates import Candidates
+from surprise_rerank._candidates import Candidates
+from surprise_rerank._errors import StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes
-from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.storage import server as server_storage
-from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.errors import StoreError
+from surprise_rerank.connectors.qdrant._engines.nodes import Node, Nodes
+from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank.connectors.qdrant._storage import server as server_storage
+from surprise_rerank.connectors.qdrant._writing.term_statistics import TermStatistics
 
 # OpenVINO would export every tiny model of every test. Its own tests take this back.
 sys.modules.setdefault("openvino", None)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank.core.json_values import finite
-from surprise_rerank.documents import without_title
+from surprise_rerank._documents import without_title
+from surprise_rerank.core._json_values import finite
 from surprise_rerank.eval.reports.one_line import one_line, tab_separated
 
 if TYPE_CHECKING:
-    from surprise_rerank.candidates import Hit
+    from surprise_rerank._candidates import Hit
 
 _TEXT_LENGTH = 160  # characters of a text that a table shows
 

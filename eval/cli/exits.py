@@ -11,7 +11,7 @@ from typing import IO, Any, NoReturn
 
 import click
 
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank._errors import SurpriseRerankError
 from surprise_rerank.eval.reports.one_line import one_line
 
 
@@ -101,7 +101,7 @@ def run(command: click.Command, interrupted: str = "") -> None:
     except SurpriseRerankError as error:
         _fail(str(error))
     except OSError as error:
-        from surprise_rerank.core.files import explain
+        from surprise_rerank.core._files import explain
 
         _fail(f"{error.filename or 'file'}: {explain(error)}")
     except (KeyboardInterrupt, click.Abort):

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from surprise_rerank.connectors.qdrant.location import MEMORY, Location
-from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
-from surprise_rerank.core.files import disk_errors
-from surprise_rerank.core.json_values import read_json
-from surprise_rerank.errors import DataError, NoIndexError, near_or_all
+from surprise_rerank._errors import DataError, NoIndexError, near_or_all
+from surprise_rerank.connectors.qdrant._location import MEMORY, Location
+from surprise_rerank.connectors.systems._register import SYSTEMS, find_system
+from surprise_rerank.core._files import disk_errors
+from surprise_rerank.core._json_values import read_json
 from surprise_rerank.eval.cli.console import Output
 
 if TYPE_CHECKING:
     from qdrant_client.models import Filter
 
+    from surprise_rerank._documents import Document
     from surprise_rerank.connectors.readers import DocumentSource, Fields, FileRules
-    from surprise_rerank.connectors.readers.opening import Format
-    from surprise_rerank.connectors.readers.source import OnError, Unusable
-    from surprise_rerank.documents import Document
+    from surprise_rerank.connectors.readers._opening import Format
+    from surprise_rerank.connectors.readers._source import OnError, Unusable
     from surprise_rerank.encoders.base import Encoder, Precision
     from surprise_rerank.eval.reports.report import Report
 
@@ -280,15 +280,15 @@ def skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
 
 def load_model(name: str, precision: str = "float32", calibration: Sequence[str] | None = None) -> Encoder:
     """`load_encoder`; a folder or file is remembered by its whole path, so that an index finds it again."""
-    from surprise_rerank.connectors.attached.opening import whole_path
-    from surprise_rerank.encoders.loading import load_encoder
+    from surprise_rerank.connectors.attached._opening import whole_path
+    from surprise_rerank.encoders._loading import load_encoder
 
     return load_encoder(whole_path(name), precision=cast("Precision", precision), calibration=calibration)
 
 
 def read_filter(option: str, text: str) -> Filter | None:
     """Return Qdrant's filter from its JSON, None for an empty one; a DataError names the option."""
-    from surprise_rerank.connectors.qdrant.search.filters import filter_of
+    from surprise_rerank.connectors.qdrant._search.filters import filter_of
 
     try:
         values = read_json(text)

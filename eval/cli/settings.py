@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 
 import click
 
-from surprise_rerank.errors import DataError, refuse_unknown
+from surprise_rerank._errors import DataError, refuse_unknown
 
 Kind = TypeVar("Kind")
 Function = TypeVar("Function", bound=Callable[..., Any])

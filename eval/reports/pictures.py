@@ -12,8 +12,8 @@ from typing import Any
 import markupsafe
 import numpy as np
 
+from surprise_rerank.core._extras import import_extra
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.extras import import_extra
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.report import Plot
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
 
 Cell: TypeAlias = str | int | float | None
 Kind: TypeAlias = Literal["line", "scatter", "bars", "histogram"]

@@ -17,10 +17,10 @@ import jinja2
 import markupsafe
 import numpy as np
 
-from surprise_rerank.core.extras import is_installed, pip_line
-from surprise_rerank.core.files import disk_errors, whole_file
-from surprise_rerank.core.json_values import finite
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank.core._extras import is_installed, pip_line
+from surprise_rerank.core._files import disk_errors, whole_file
+from surprise_rerank.core._json_values import finite
 from surprise_rerank.eval.reports.one_line import one_line, visible
 from surprise_rerank.eval.reports.pictures import to_svg
 from surprise_rerank.eval.reports.report import Report, Table

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from surprise_rerank import border
-from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.readers.beir import BeirFolder, jsonl_in
-from surprise_rerank.connectors.readers.datasets import Source, open_source
-from surprise_rerank.connectors.readers.opening import open_documents
-from surprise_rerank.documents import Document
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Candidates, Query
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, DatasetError
+from surprise_rerank.connectors._progress import Terminal
+from surprise_rerank.connectors.readers._beir import BeirFolder, jsonl_in
+from surprise_rerank.connectors.readers._datasets import Source, open_source
+from surprise_rerank.connectors.readers._opening import open_documents
 from surprise_rerank.encoders.base import Encoder, encode_queries
-from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.retrieval.settings import Judged
 
 # In place of a split, where nothing is judged.

@@ -10,19 +10,19 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from surprise_rerank import border
-from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.readers.datasets import open_source
-from surprise_rerank.connectors.systems.inputs import BuiltSystem
-from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System, find_systems
-from surprise_rerank.core.extras import is_installed, pip_line
-from surprise_rerank.core.files import cache_folder
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Query, Ranking
+from surprise_rerank._errors import DataError, DatasetError, MissingExtraError, did_you_mean
+from surprise_rerank.connectors._progress import Terminal
+from surprise_rerank.connectors.qdrant._location import shown_url
+from surprise_rerank.connectors.readers._datasets import open_source
+from surprise_rerank.connectors.systems._inputs import BuiltSystem
+from surprise_rerank.connectors.systems._register import SYSTEMS, Need, System, find_systems
+from surprise_rerank.core._extras import is_installed, pip_line
+from surprise_rerank.core._files import cache_folder
+from surprise_rerank.encoders._loading import load_encoder
+from surprise_rerank.encoders._openvino import CALIBRATION_TEXTS
 from surprise_rerank.encoders.base import Encoder, encode_queries, precision_of
-from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
-from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
 from surprise_rerank.eval.retrieval.datasets import (
     UNJUDGED,
     RetrievalDataset,

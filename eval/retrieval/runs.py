@@ -13,18 +13,18 @@ import ir_measures
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.connectors.systems.inputs import BuiltSystem
+from surprise_rerank._candidates import Query, Ranking
+from surprise_rerank._documents import Document, Passage, encodable
+from surprise_rerank._errors import DataError, SurpriseRerankError
+from surprise_rerank._pipeline import ranked
+from surprise_rerank._places import Place
+from surprise_rerank.connectors.systems._inputs import BuiltSystem
+from surprise_rerank.core._files import disk_errors
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.files import disk_errors
-from surprise_rerank.documents import Document, Passage, encodable
-from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.line_files import number, read_rows
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Judged
-from surprise_rerank.pipeline import ranked
-from surprise_rerank.places import Place
-from surprise_rerank.rerank.grouping import merged_neighbours
+from surprise_rerank.rerank._grouping import merged_neighbours
 
 _COLUMNS = ("question", "Q0", "document", "rank", "score", "tag")
 

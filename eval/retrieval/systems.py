@@ -10,34 +10,34 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.document_index import DocumentIndex
-from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
-from surprise_rerank.connectors.qdrant.hybrid import (
+from surprise_rerank._candidates import Candidates, Field, Query
+from surprise_rerank._errors import MissingExtraError
+from surprise_rerank._pipeline import Retriever
+from surprise_rerank.connectors._document_index import DocumentIndex
+from surprise_rerank.connectors._lucene.bm25 import BM25Index, BM25Retriever
+from surprise_rerank.connectors.qdrant._hybrid import (
     HybridRetriever,
     InclusionScored,
     LexicalIndex,
     LexicallyScored,
     SparseRetriever,
 )
-from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever
-from surprise_rerank.connectors.systems.building import auto
-from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
-from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.connectors.qdrant._retrievers import DenseRetriever
+from surprise_rerank.connectors.systems._building import auto
+from surprise_rerank.connectors.systems._inputs import BuiltSystem, SystemInputs
+from surprise_rerank.connectors.systems._register import SYSTEMS, Need, System
+from surprise_rerank.core._extras import pip_line
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.retrieval.datasets import TrainingQuestions
 from surprise_rerank.eval.retrieval.runs import Run
-from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod, FusionReranker
-from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
-from surprise_rerank.rerank.surprise import SurpriseReranker
-from surprise_rerank.rerank.weight_fitting import fit_guarded
+from surprise_rerank.rerank._fusion import BM25_WEIGHT, FusionMethod, FusionReranker
+from surprise_rerank.rerank._scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
+from surprise_rerank.rerank._surprise import SurpriseReranker
+from surprise_rerank.rerank._weight_fitting import fit_guarded
+from surprise_rerank.similarities._text_similarity import SimilarityReranker
 from surprise_rerank.similarities.table import CorpusStatistics, FittedOn, find_similarity
-from surprise_rerank.similarities.text_similarity import SimilarityReranker
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Candidates by cosine, by BM25 (Qdrant's, or Lucene's), or the union of both.

@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from surprise_rerank.connectors.lucene.bm25 import BM25Index
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank._errors import DataError, UnreadableIndexError
+from surprise_rerank.connectors._lucene.bm25 import BM25Index
+from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.readers.demo import DEMO
-from surprise_rerank.core.extras import is_installed
+from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS
+from surprise_rerank.connectors.readers._demo import DEMO
+from surprise_rerank.core._extras import is_installed
 from surprise_rerank.core.tokens import POOLING, TokenBatch
+from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import Encoder, precision_of
-from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import DataError, UnreadableIndexError
 from surprise_rerank.eval.line_files import read_questions
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, TrainingQuestions, judged_questions
 from surprise_rerank.eval.retrieval.systems import Resources
-from surprise_rerank.similarities.bags import Texts, word_lists
+from surprise_rerank.similarities._bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import CorpusStatistics, FittedOn, embedding_words
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 
 _SAMPLED = 256  # documents that stand for the corpus
 _COUNTED = 256  # documents whose words are read together

@@ -16,8 +16,10 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from surprise_rerank import border
-from surprise_rerank.classify.classifier import ClassifierModel, SurpriseClassifier
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError, ModelError
+from surprise_rerank.classify._classifier import ClassifierModel, SurpriseClassifier
+from surprise_rerank.classify._labels import Labels
 from surprise_rerank.classify.few_shot import (
     FewShotTraining,
     TrainingHistory,
@@ -25,13 +27,11 @@ from surprise_rerank.classify.few_shot import (
     fit_linear_map,
     mapped,
 )
-from surprise_rerank.classify.labels import Labels
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors._progress import Terminal
+from surprise_rerank.core._extras import import_extra, is_installed, pip_line
 from surprise_rerank.core.arrays import BoolArray, Float32Array, IntArray
-from surprise_rerank.core.extras import import_extra, is_installed, pip_line
 from surprise_rerank.encoders.base import Encoder, dense_vectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.stats import holm, mcnemar
 from surprise_rerank.eval.studies.labelled import (
@@ -47,7 +47,7 @@ from surprise_rerank.eval.studies.labelled import (
 )
 from surprise_rerank.eval.studies.settings import FEW_SHOT_SYSTEMS, ClassifySettings
 from surprise_rerank.eval.studies.study import Shown
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.score import Weight
 
 LOGISTIC = "logistic"

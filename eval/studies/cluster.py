@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
-from surprise_rerank import border
-from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank import _border as border
+from surprise_rerank.classify._cluster import SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.stats import difference_interval, holm, paired_randomization

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import stats
 
-from surprise_rerank import border
-from surprise_rerank.errors import DataError
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Report, Series
 from surprise_rerank.eval.reports.writing import read_values
 from surprise_rerank.eval.stats import correlations

@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.eval.line_files import data_folder, place, read_lines, read_rows
 from surprise_rerank.eval.reports.report import Plot, Table

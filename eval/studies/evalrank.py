@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from surprise_rerank import border
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank import _border as border
+from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.line_files import data_folder, number, read_rows
@@ -36,9 +36,9 @@ from surprise_rerank.eval.studies.sentence_models import (
 )
 from surprise_rerank.eval.studies.settings import RankSettings
 from surprise_rerank.eval.studies.study import Measurements, Shown
-from surprise_rerank.similarities.bags import Texts, word_lists
+from surprise_rerank.similarities._bags import Texts, word_lists
+from surprise_rerank.similarities._kernels import own_memberships
 from surprise_rerank.similarities.definitions import Removal, WordStatistics
-from surprise_rerank.similarities.kernels import own_memberships
 from surprise_rerank.similarities.table import CorpusStatistics, embedding_words, find_similarity, with_raw
 
 WORD_SIMILARITY_SETS = (

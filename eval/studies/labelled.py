@@ -13,19 +13,19 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 import numpy as np
 import yaml
 
-from surprise_rerank import border
-from surprise_rerank.classify.labels import Labels
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank import _border as border
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, DatasetError
+from surprise_rerank.classify._labels import Labels
+from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.connectors.readers import Fields, open_documents
-from surprise_rerank.connectors.readers.fields import TEXT_NAMES, TITLE_NAMES
-from surprise_rerank.connectors.readers.source import OnError
+from surprise_rerank.connectors.readers._fields import TEXT_NAMES, TITLE_NAMES
+from surprise_rerank.connectors.readers._source import OnError
+from surprise_rerank.core._extras import import_extra
+from surprise_rerank.core._files import cache_folder, disk_errors, whole_file
 from surprise_rerank.core.arrays import Float32Array, IntArray
-from surprise_rerank.core.extras import import_extra
-from surprise_rerank.core.files import cache_folder, disk_errors, whole_file
-from surprise_rerank.documents import Document
+from surprise_rerank.encoders._loading import load_encoder
 from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
-from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.reports.report import Cell, Column, Table
 from surprise_rerank.eval.studies.settings import ClassifySettings, LabelledSettings
 from surprise_rerank.eval.studies.study import Study

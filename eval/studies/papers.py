@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from surprise_rerank import border
-from surprise_rerank.core.extras import is_installed
-from surprise_rerank.errors import DataError
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError
+from surprise_rerank.core._extras import is_installed
 from surprise_rerank.eval.reports.report import Cell, Column, Table
 from surprise_rerank.eval.studies.settings import PapersSettings
 from surprise_rerank.eval.studies.study import Study

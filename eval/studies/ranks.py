@@ -24,14 +24,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank.core._extras import importing
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, row_norms
-from surprise_rerank.core.extras import importing
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.encoders.base import Progress
-from surprise_rerank.similarities.bags import Texts
+from surprise_rerank.similarities._bags import Texts
 from surprise_rerank.similarities.definitions import Similarity
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight, has_spread
 
 

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from surprise_rerank._errors import ModelError
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray
+from surprise_rerank.encoders._loading import load_encoder
 from surprise_rerank.encoders.base import Encoder, Progress
-from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.encoders.transformer import Batch, Passed, SentenceTransformerEncoder
-from surprise_rerank.errors import ModelError
 from surprise_rerank.eval.studies.settings import BenchmarkSettings, Pooling
 from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.similarities.definitions import Removal

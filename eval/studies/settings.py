@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from surprise_rerank import border
-from surprise_rerank.errors import DataError
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError
 
 # As `encoders.loading.DEFAULT_MODEL`, which `--help` cannot wait for.
 MODEL = "all-MiniLM-L6-v2"
@@ -181,7 +181,7 @@ class ClassifySettings(LabelledSettings):
     target_f1: float = 0.0
 
     def __post_init__(self) -> None:
-        from surprise_rerank.classify.labels import check_template
+        from surprise_rerank.classify._labels import check_template
 
         for template in self.templates:
             check_template(template)

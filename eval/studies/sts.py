@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError
+from surprise_rerank.core._extras import is_installed, pip_line
 from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
-from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.base import Progress
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import data_folder, number, read_lines, read_rows
 from surprise_rerank.eval.reports.report import Column, Plot, Series, Table
 from surprise_rerank.eval.stats import Verdict, correlations, difference_intervals
@@ -31,7 +31,7 @@ from surprise_rerank.eval.studies.sentence_models import (
 )
 from surprise_rerank.eval.studies.settings import StsSettings
 from surprise_rerank.eval.studies.study import Measurements, Shown
-from surprise_rerank.similarities.bags import Texts, word_lists
+from surprise_rerank.similarities._bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import (
     RAW,

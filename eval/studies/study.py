@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeV
 
 import numpy as np
 
-from surprise_rerank import border
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank import _border as border
+from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank._documents import encodable
+from surprise_rerank._errors import DataError, ModelError
+from surprise_rerank.core._extras import importing
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, FloatArray, matrix, unit_rows
-from surprise_rerank.core.extras import importing
-from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.errors import DataError, ModelError
 
 if TYPE_CHECKING:
     import torch

@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import border
-from surprise_rerank.errors import DataError
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError
 
 FloatArray: TypeAlias = npt.NDArray[np.floating]
 Float32Array: TypeAlias = npt.NDArray[np.float32]

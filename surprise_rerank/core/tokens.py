@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms, unit_rows
-from surprise_rerank.errors import DataError
 
 POOLING = 3.5  # see docs/encoders.md
 # Vectors that a text keeps: short texts have little to save, and little that is said twice.

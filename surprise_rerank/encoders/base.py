@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from surprise_rerank import border
-from surprise_rerank.candidates import Query
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Query
+from surprise_rerank._errors import ModelError
+from surprise_rerank.core._process import SharedByCopies
+from surprise_rerank.core._tracing import Known, span
 from surprise_rerank.core.arrays import Float32Array, IntArray, require_rows
-from surprise_rerank.core.process import SharedByCopies
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.tracing import Known, span
-from surprise_rerank.errors import ModelError
 
 Kind: TypeAlias = Literal["query", "document"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank._documents import encodable
+from surprise_rerank.core._process import PerProcess, limit_torch
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
-from surprise_rerank.core.process import PerProcess, limit_torch
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
 from surprise_rerank.encoders.transformer import (
     fingerprint_of,

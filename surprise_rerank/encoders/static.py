@@ -17,13 +17,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank._documents import encodable
+from surprise_rerank._errors import DataError, MissingExtraError, ModelError
+from surprise_rerank.core._extras import import_extra, is_installed, packaged_folder, pip_line
 from surprise_rerank.core.arrays import FloatArray, IntArray, unit_rows
-from surprise_rerank.core.extras import import_extra, is_installed, packaged_folder, pip_line
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
-from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
 Tokenize: TypeAlias = Callable[[str], list[str]]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank._documents import encodable
+from surprise_rerank._errors import ModelError
+from surprise_rerank.core._process import limit_torch
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
-from surprise_rerank.core.process import limit_torch
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Precision, Progress
-from surprise_rerank.errors import ModelError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

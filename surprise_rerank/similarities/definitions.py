@@ -15,7 +15,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank.core._extras import import_extra
+from surprise_rerank.core._terms import inverse_frequencies
 from surprise_rerank.core.arrays import (
     Float32Array,
     Float64Array,
@@ -24,10 +26,8 @@ from surprise_rerank.core.arrays import (
     require_rows,
     unit_rows,
 )
-from surprise_rerank.core.extras import import_extra
-from surprise_rerank.core.terms import inverse_frequencies
-from surprise_rerank.similarities.bags import Bag, Input, Texts, as_float64, same_dimension
-from surprise_rerank.similarities.dynamax import DynaMax, Measure, SetMeasure
+from surprise_rerank.similarities._bags import Bag, Input, Texts, as_float64, same_dimension
+from surprise_rerank.similarities._dynamax import DynaMax, Measure, SetMeasure
 
 # Of a text's m words, (m,) weights of at least 0.
 Weights: TypeAlias = Callable[[Sequence[str]], Float64Array]

@@ -13,14 +13,14 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.arrays import Float32Array, Float64Array, matrix, unit_rows
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.static import StaticEncoder
-from surprise_rerank.errors import DataError
 from surprise_rerank.similarities import definitions as by
-from surprise_rerank.similarities.bags import Texts, word_lists
-from surprise_rerank.similarities.dynamax import DynaMax, Measure
+from surprise_rerank.similarities._bags import Texts, word_lists
+from surprise_rerank.similarities._dynamax import DynaMax, Measure
 
 FittedOn: TypeAlias = Literal["statistics", "texts", "embedding"]
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
 from surprise_rerank.core.arrays import (
     Float32Array,
     Float64Array,
@@ -31,7 +31,7 @@ from surprise_rerank.core.arrays import (
     row_norms,
 )
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.score import (
     Surprise,
     has_spread,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
 from surprise_rerank.core.arrays import Float32Array, Float64Array, matrix
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.surprise.score import has_spread

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surprise_rerank._errors import DataError
+from surprise_rerank.core._computing import device_of
+from surprise_rerank.core._extras import importing
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, IntArray, pair_similarities
-from surprise_rerank.core.computing import device_of
-from surprise_rerank.core.extras import importing
-from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
 
 with importing("torch"):

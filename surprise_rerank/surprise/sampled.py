@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
 from surprise_rerank.core.arrays import Float64Array, require_rows
 from surprise_rerank.core.moments import Moments
 

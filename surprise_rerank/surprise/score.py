@@ -29,11 +29,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.sampled import SampledEnsemble
 
 SurpriseModel: TypeAlias = Literal["gaussian", "pooled", "percentile", "empirical"]

@@ -11,7 +11,7 @@ from importlib import resources
 
 import numpy as np
 
-from surprise_rerank import border
+from surprise_rerank import _border as border
 from surprise_rerank.core.arrays import Float64Array
 
 # Of the questions of a background that is made without being asked for. Known from 300: 5 % +- 1.3.

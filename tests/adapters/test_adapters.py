@@ -15,10 +15,10 @@ from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
 from helpers.words import WordEncoder
 
 from surprise_rerank import Document
-from surprise_rerank.connectors.components import stored_names
+from surprise_rerank._errors import DataError, MissingExtraError, StoreError
+from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank.connectors._components import stored_names
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.errors import DataError, MissingExtraError, StoreError
-from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 OTHERS = [f"x{i} y{i} z{i % 3}" for i in range(19)]

@@ -8,10 +8,10 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import Document, Pipeline
-from surprise_rerank.connectors.filters import from_haystack
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors._filters import from_haystack
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, SearchOptions
-from surprise_rerank.core.extras import is_installed
-from surprise_rerank.errors import DataError
+from surprise_rerank.core._extras import is_installed
 
 WIDE = "größe [cm]"
 METADATA: list[dict[str, Any]] = [

@@ -16,11 +16,11 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank._candidates import Candidates, Field, Query
+from surprise_rerank._documents import Document as Stored
+from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriever
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.documents import Document as Stored
-from surprise_rerank.errors import DataError
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 QUESTION = "dogs bark"

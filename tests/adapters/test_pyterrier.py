@@ -12,12 +12,12 @@ import pandas as pd
 import pyterrier as pt
 import pyterrier.testing
 
-from surprise_rerank.answers import SearchOptions
+from surprise_rerank._answers import SearchOptions
+from surprise_rerank._documents import Document
+from surprise_rerank._pipeline import Pipeline
+from surprise_rerank._text_reranker import TextReranker
 from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.documents import Document
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 OFF_TOPIC = [f"x{i} y{i} z{i % 3}" for i in range(19)]

@@ -12,12 +12,12 @@ from rerankers import Document
 from rerankers.models.ranker import BaseRanker
 from rerankers.results import RankedResults
 
-from surprise_rerank.answers import SearchOptions
+from surprise_rerank._answers import SearchOptions
+from surprise_rerank._documents import Document as Stored
+from surprise_rerank._errors import DataError
+from surprise_rerank._text_reranker import TextReranker
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.rerankers import SurpriseRanker
-from surprise_rerank.documents import Document as Stored
-from surprise_rerank.errors import DataError
-from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 OFF_TOPIC = [f"x{i} y{i} z{i % 3}" for i in range(19)]

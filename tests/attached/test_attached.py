@@ -11,20 +11,20 @@ from helpers.words import Acting, WordEncoder, interrupted
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from surprise_rerank import FunctionEncoder
-from surprise_rerank.connectors.attached import Collection, EnrichCost
-from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
-from surprise_rerank.connectors.systems.building import possible_systems
-from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.core.tokens import pooled_tokens
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import (
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import (
     DataError,
     ForeignCollectionError,
     IndexMismatchError,
     ModelError,
     StoreError,
 )
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.connectors.attached import Collection, EnrichCost
+from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
+from surprise_rerank.connectors.systems._building import possible_systems
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.tokens import pooled_tokens
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning")]
@@ -248,7 +248,7 @@ def test_words_that_were_added_score_as_an_index_of_ours(store, monkeypatch):
     collection, reader = store.attach(encoder), store.attach(encoder)
     collection.enrich(tokens=False)
     reader.reload()
-    monkeypatch.setattr("surprise_rerank.connectors.qdrant.writing.kept_terms._PATIENCE", 0.0)
+    monkeypatch.setattr("surprise_rerank.connectors.qdrant._writing.kept_terms._PATIENCE", 0.0)
     known = {str(i): text for i, text in enumerate(TEXTS)}
     for changed in ({}, {"100": "bread of rye", "101": "flour"}, {"7": "rye"}):
         for name, text in changed.items():

@@ -13,13 +13,13 @@ from helpers.foreign import foreign
 from helpers.words import WordEncoder
 from starlette.testclient import TestClient
 
-from surprise_rerank.connectors.attached.opening import CollectionConfig
-from surprise_rerank.connectors.attached.settings import PipelineSettings
-from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank._errors import DataError, SurpriseRerankError
+from surprise_rerank.connectors.attached._opening import CollectionConfig
+from surprise_rerank.connectors.attached._settings import PipelineSettings
+from surprise_rerank.connectors.qdrant._location import Location
 from surprise_rerank.connectors.server import Service, service_app
-from surprise_rerank.connectors.server.logs import EventLog
-from surprise_rerank.encoders import loading
-from surprise_rerank.errors import DataError, SurpriseRerankError
+from surprise_rerank.connectors.server._logs import EventLog
+from surprise_rerank.encoders import _loading as loading
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 

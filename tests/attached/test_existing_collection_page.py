@@ -10,7 +10,7 @@ from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
 from test_attached_hosts import Haystack, LangChain, LlamaIndex, Mem0Store
 
-from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core._extras import is_installed
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "existing-collection.md"
 TEXTS = [

@@ -10,8 +10,8 @@ from helpers.words import WordEncoder
 from qdrant_client import QdrantClient
 
 from surprise_rerank import FunctionEncoder
+from surprise_rerank._pipeline import NO_NEIGHBOURS
 from surprise_rerank.connectors.attached import Collection, attach_store
-from surprise_rerank.pipeline import NO_NEIGHBOURS
 
 D = 16
 SENTENCES = [

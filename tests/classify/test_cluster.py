@@ -6,9 +6,9 @@ from sklearn.cluster import DBSCAN, AffinityPropagation, BisectingKMeans, KMeans
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank._errors import DataError
+from surprise_rerank.classify._cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.core.arrays import vector_similarities
-from surprise_rerank.errors import DataError
 
 MODELS = ("gaussian", "pooled", "percentile", "empirical")
 

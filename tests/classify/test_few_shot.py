@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from surprise_rerank._errors import DataError, ModelError, SurpriseRerankError
 from surprise_rerank.classify.few_shot import (
     FewShotTraining,
     fine_tune,
@@ -24,7 +25,6 @@ from surprise_rerank.classify.few_shot import (
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 TEXTS = [
     "the match ended in a draw",

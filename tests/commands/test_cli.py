@@ -15,7 +15,7 @@ from helpers.bench import error_line
 from helpers.files import write_rows
 from helpers.programs import exit_code
 
-from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core._extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import main
 from surprise_rerank.eval.retrieval import evaluation, workspace
 
@@ -80,7 +80,7 @@ def evaluated(folder: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @NEEDS_BM25
 def test_every_system_answers_and_every_figure_is_written(run, beir, tmp_path):
-    from surprise_rerank.connectors.systems.register import SYSTEMS
+    from surprise_rerank.connectors.systems._register import SYSTEMS
     from surprise_rerank.eval.retrieval.systems import EVALUATED
 
     measured = [*{**SYSTEMS, **EVALUATED}, "dynamax-jaccard", "set-jaccard"]

@@ -22,8 +22,8 @@ from rich.cells import cell_len
 
 from surprise_rerank import DocumentIndex, load_encoder
 from surprise_rerank.connectors.readers import Fields
-from surprise_rerank.connectors.systems.register import SYSTEMS
-from surprise_rerank.core.extras import is_installed
+from surprise_rerank.connectors.systems._register import SYSTEMS
+from surprise_rerank.core._extras import is_installed
 from surprise_rerank.eval.cli.options import Sources
 from surprise_rerank.eval.cli.surprise_rerank.index import suited_model
 from surprise_rerank.eval.reports.one_line import one_line

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from helpers.bench import SENTENCES, write_model, write_rows
 
-from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
-from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
+from surprise_rerank.connectors.qdrant._engines.edge import EdgeEngine
+from surprise_rerank.connectors.qdrant._storage.folder import FolderStorage
 from surprise_rerank.eval.cli.exits import Commands, run
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from helpers.endpoint import KEY, Endpoint
 
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank._errors import SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 VARIABLE = "TOY_KEY"
@@ -72,7 +72,7 @@ def test_it_is_served_and_ranks_in_a_configuration(index, config):
     from helpers.serving import Log, client_of, wait_until
 
     from surprise_rerank.connectors.server import Service, service_app
-    from surprise_rerank.connectors.server.options import read_config
+    from surprise_rerank.connectors.server._options import read_config
 
     with Path(config).open("a") as file:
         file.write("[server]\nsystem = 'cosine'\n")

@@ -13,21 +13,21 @@ from helpers.bench import error_line
 from helpers.bench import run as run_command
 from helpers.words import WordEncoder
 
-from surprise_rerank.connectors.qdrant.hybrid import NO_WORD
-from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.connectors.systems.fitted_weights import (
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, DatasetError, IndexMismatchError
+from surprise_rerank.connectors.qdrant._hybrid import NO_WORD
+from surprise_rerank.connectors.systems._building import build_system
+from surprise_rerank.connectors.systems._fitted_weights import (
     delete_weights,
     fitted_weights,
     has_weights,
     load_weights,
     store_weights,
 )
-from surprise_rerank.core.json_values import sealed, unsealed
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
+from surprise_rerank.core._json_values import sealed, unsealed
 from surprise_rerank.eval.line_files import read_judged_questions, read_judgements
-from surprise_rerank.rerank.auto import AUTO
-from surprise_rerank.rerank.weight_fitting import WeightFit
+from surprise_rerank.rerank._auto import AUTO
+from surprise_rerank.rerank._weight_fitting import WeightFit
 
 PAIRS, FILLERS = 40, 12
 OTHERS = ("tea", "milk", "bread", "salt", "jam", "egg", "rye", "pot")

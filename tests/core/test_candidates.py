@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.candidates import Candidates, Hit, Inclusion, Ranking
+from surprise_rerank._candidates import Candidates, Hit, Inclusion, Ranking
+from surprise_rerank._documents import Document, Passage, encodable
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.documents import Document, Passage, encodable
-from surprise_rerank.errors import DataError
 
 
 def pool(n: int = 4) -> Candidates:

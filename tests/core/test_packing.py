@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from surprise_rerank import DataError, Document, Place, packed_context
-from surprise_rerank.candidates import Candidates, Ranking
-from surprise_rerank.documents import Passage
+from surprise_rerank._candidates import Candidates, Ranking
+from surprise_rerank._documents import Passage
 
 ANIMALS = ("dogs", "cats", "owls", "frogs", "wolves", "mice")
 

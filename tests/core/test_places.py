@@ -5,9 +5,9 @@ import json
 import pytest
 
 from surprise_rerank import DataError, Document, Place
-from surprise_rerank.candidates import Hit
-from surprise_rerank.documents import Passage
-from surprise_rerank.places import combined, headed, place_of, places_from, places_json
+from surprise_rerank._candidates import Hit
+from surprise_rerank._documents import Passage
+from surprise_rerank._places import combined, headed, place_of, places_from, places_json
 
 TEXT = "first page\n\nsecond page\n\nthird page"
 PAGES = ((0, Place(page=1, label="i")), (12, Place(page=2, label="ii")), (25, Place(page=3)))

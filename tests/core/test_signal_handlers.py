@@ -9,7 +9,7 @@ import pytest
 # In a process of its own: pytest's has handlers already.
 CODE = """
 import ctypes, faulthandler, signal
-from surprise_rerank.connectors.lucene.signal_handlers import kept_handlers
+from surprise_rerank.connectors._lucene.signal_handlers import kept_handlers
 
 def handler():
     action = ctypes.create_string_buffer(512)

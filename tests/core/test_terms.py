@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core._terms import TermBatch
 
 texts = st.lists(
     st.dictionaries(st.integers(0, 12), st.floats(0.25, 3.0, width=32), max_size=6), min_size=0, max_size=7

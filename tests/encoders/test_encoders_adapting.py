@@ -9,8 +9,8 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, as_encoder
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.errors import DataError
 
 TEXTS = ["red fish", "blue bird sings"]
 

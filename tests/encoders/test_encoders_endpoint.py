@@ -9,13 +9,13 @@ import pytest
 from helpers.endpoint import KEY, WORDS, Endpoint, good
 
 from surprise_rerank import OpenAIEncoder
-from surprise_rerank.errors import DataError, ModelError
+from surprise_rerank._errors import DataError, ModelError
 
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr("surprise_rerank.encoders.function._FIRST_WAIT", 0.001)
+    monkeypatch.setattr("surprise_rerank.encoders._function._FIRST_WAIT", 0.001)
     started = Endpoint()
     yield started
     started.server.shutdown()

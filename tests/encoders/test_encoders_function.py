@@ -8,7 +8,7 @@ import torch
 from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
-from surprise_rerank.errors import DataError, ModelError
+from surprise_rerank._errors import DataError, ModelError
 
 WORDS = WordEncoder()
 
@@ -30,7 +30,7 @@ class Api:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surprise_rerank.encoders.function._FIRST_WAIT", 0.001)
+    monkeypatch.setattr("surprise_rerank.encoders._function._FIRST_WAIT", 0.001)
 
 
 def encoder(embed: Any, **options: Any) -> FunctionEncoder:

@@ -16,13 +16,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
 from surprise_rerank import load_encoder
-from surprise_rerank.core.computing import processor_has
-from surprise_rerank.core.extras import is_installed
-from surprise_rerank.encoders import loading, openvino
+from surprise_rerank._errors import DataError, MissingExtraError, ModelError, StoreError
+from surprise_rerank.core._computing import processor_has
+from surprise_rerank.core._extras import is_installed
+from surprise_rerank.encoders import _loading as loading
+from surprise_rerank.encoders import _openvino as openvino
+from surprise_rerank.encoders._openvino import OpenVinoEncoder
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.openvino import OpenVinoEncoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.errors import DataError, MissingExtraError, ModelError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank
 
 pytestmark = [
@@ -157,7 +158,7 @@ def test_what_cannot_be_computed_is_refused(load, options, message):
 def test_without_the_extra_torch_computes_float32_and_int8_names_it(load, monkeypatch, tmp_path):
     monkeypatch.setattr(loading, "is_installed", lambda name: name != "openvino")
     monkeypatch.setattr(loading, "processor_has", lambda *names: True)
-    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda name: name != "openvino")
+    monkeypatch.setattr("surprise_rerank.core._extras.is_installed", lambda name: name != "openvino")
     assert isinstance(load(), SentenceTransformerEncoder)
     with pytest.raises(MissingExtraError, match=r"surprise-rerank\[openvino\]"):
         load(precision="int8", calibration=["oil"], cache=tmp_path)
@@ -189,7 +190,7 @@ def exported(load: Callable[..., Encoder], tmp_path: Path) -> Path:
 
 def test_of_an_exported_model_torch_is_not_imported(models, exported, tmp_path):
     program = (
-        "import sys; from surprise_rerank.encoders.loading import load_encoder\n"
+        "import sys; from surprise_rerank.encoders._loading import load_encoder\n"
         f"load_encoder({str(models['plain'])!r}).encode(['oil the chain']); print('torch' in sys.modules)"
     )
     environment, before = os.environ | {"SURPRISE_RERANK_CACHE": str(tmp_path)}, contents(exported)

@@ -5,9 +5,9 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, PairedEncoder
-from surprise_rerank.documents import Document
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, IndexMismatchError
 from surprise_rerank.encoders.base import encode_queries, token_dimension
-from surprise_rerank.errors import DataError, IndexMismatchError
 
 DOCUMENTS = [Document("a", "red fish"), Document("b", "blue bird sings"), Document("c", "green tree")]
 TEXTS = [document.text for document in DOCUMENTS]

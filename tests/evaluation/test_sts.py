@@ -10,10 +10,10 @@ from helpers.files import write_lines, write_vectors
 from helpers.words import WordEncoder
 
 from surprise_rerank import TextSimilarity
-from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.core.extras import is_installed
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors._progress import Terminal
+from surprise_rerank.core._extras import is_installed
 from surprise_rerank.encoders.static import StaticEncoder, WordVectors
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import sts as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats import correlations

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core._extras import is_installed
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
 

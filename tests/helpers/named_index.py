@@ -7,7 +7,7 @@ import numpy as np
 from helpers.files import write_vectors
 from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems._backgrounds import store_background
 
 TOPICS = {
     "dogs": "dog barks loud bites postman leash puppy",

@@ -15,10 +15,10 @@ from typing import Any, Concatenate, Self
 
 import pytest
 
-from surprise_rerank.errors import StoreError
+from surprise_rerank._errors import StoreError
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["pytest", "surprise_rerank.connectors.document_index"])
+_FORKS.set_forkserver_preload(["pytest", "surprise_rerank.connectors._document_index"])
 
 
 class Program:

@@ -12,11 +12,12 @@ import httpx
 from fastapi.testclient import TestClient
 
 from helpers.words import WordEncoder
-from surprise_rerank.connectors.ranked import RankedPipelines
-from surprise_rerank.connectors.server import ServerOptions, Service, process
-from surprise_rerank.connectors.server.logs import EventLog
+from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank.connectors._ranked import RankedPipelines
+from surprise_rerank.connectors.server import ServerOptions, Service
+from surprise_rerank.connectors.server import _process as process
+from surprise_rerank.connectors.server._logs import EventLog
 from surprise_rerank.encoders.base import Encoded, Kind
-from surprise_rerank.text_reranker import TextReranker
 
 JSON = {"Content-Type": "application/json"}
 

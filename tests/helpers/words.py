@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from surprise_rerank._documents import encodable
 from surprise_rerank.core.arrays import IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core._extras import is_installed
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("surprise_rerank", "connectors", "eval")

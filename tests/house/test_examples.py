@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.programs import exit_code
 
-from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core._extras import is_installed
 from surprise_rerank.eval.reports.writing import read_values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

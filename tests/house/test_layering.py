@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import sys
 import tomllib
 from collections import Counter
@@ -74,11 +75,20 @@ ADAPTERS = (
 )
 
 
-def module_name(path: Path) -> str:
-    """The dotted name in the package: `core.arrays`, `connectors.qdrant.retrievers`; empty for its face."""
+def import_name(path: Path) -> str:
+    """The dotted name in the package: `core.arrays`, `connectors.qdrant._hybrid`; empty for its face."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     parts = parts[parts[0] == "surprise_rerank" :]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def plain(name: str) -> str:
+    """A dotted name without the underscores of private modules, as rooms are called."""
+    return re.sub(r"(^|\.)_(?!_)", r"\1", name)
+
+
+def module_name(path: Path) -> str:
+    return plain(import_name(path))
 
 
 def imported(nodes: Iterator[ast.AST]) -> Iterator[str]:
@@ -95,7 +105,7 @@ SOURCES = {module_name(path): ast.parse(path.read_text("utf-8")) for path in PAC
 
 def own_module(name: str) -> str:
     """The module of this package that an imported name is, or is in."""
-    module = name.removeprefix("surprise_rerank").removeprefix(".")
+    module = plain(name.removeprefix("surprise_rerank").removeprefix("."))
     return module if module in SOURCES else module.rpartition(".")[0]
 
 
@@ -179,5 +189,18 @@ def test_rooms_stay_small_and_are_installed():
     assert [path for path, count in lines.items() if count > MOST_LINES] == [], "split them by subject"
     modules = Counter(path.parent for path in PACKAGE if path.name != "__init__.py")
     assert [folder for folder, n in modules.items() if n > MOST_MODULES] == [], "make rooms by subject"
-    folders = {f"surprise_rerank.{module_name(path.parent / '__init__.py')}".rstrip(".") for path in PACKAGE}
+    folders = {f"surprise_rerank.{import_name(path.parent / '__init__.py')}".rstrip(".") for path in PACKAGE}
     assert set(SETTINGS["tool"]["setuptools"]["packages"]) == folders
+
+
+def test_what_is_not_public_has_a_leading_underscore():
+    listed = runpy.run_path(str(ROOT / "docs" / "public.py"))
+    packages: set[str] = {name.removeprefix("surprise_rerank").lstrip(".") for name in listed["PACKAGES"]}
+    public = packages | {
+        f"{package}.{name}".removeprefix("surprise_rerank.").rpartition(".")[0]
+        for package, names in listed["MODULES"].items()
+        for name in names.split()
+    }
+    beside = {import_name(path) for path in PACKAGE if import_name(path).rpartition(".")[0] in packages}
+    named = {name for name in beside if not name.rpartition(".")[2].startswith("_")}
+    assert named - {"eval"} == public  # nothing in `eval` is public: its commands are

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import surprise_rerank
-from surprise_rerank.core.extras import import_extra, is_installed
+from surprise_rerank.core._extras import import_extra, is_installed
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))

@@ -163,7 +163,7 @@ class Things:
             "FusionReranker": index.pipeline("fusion").reranker,
             "SurpriseKMeans": surprise_rerank.SurpriseKMeans(2).fit(points),
             "SurpriseAssignment": surprise_rerank.SurpriseAssignment(clusterer).fit(points),
-            "System": surprise_rerank.connectors.systems.register.SYSTEMS["cosine"],
+            "System": surprise_rerank.connectors.systems._register.SYSTEMS["cosine"],
             "PairedEncoder": surprise_rerank.PairedEncoder(encoder, WordEncoder()),
             "OpenAIEncoder": surprise_rerank.OpenAIEncoder("small", "http://127.0.0.1:9", attempts=1),
         }

@@ -16,15 +16,15 @@ from helpers.faults import Proxy, Seen, Status
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client import grpc as messages
 
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.engines.connections import connect, existing
-from surprise_rerank.connectors.qdrant.engines.nodes import Nodes, key_header, server_version
-from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.schema import to_terms
-from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank.connectors.qdrant._engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant._engines.connections import connect, existing
+from surprise_rerank.connectors.qdrant._engines.nodes import Nodes, key_header, server_version
+from surprise_rerank.connectors.qdrant._lexical import Bm25
+from surprise_rerank.connectors.qdrant._location import Location, RetryPolicy
+from surprise_rerank.connectors.qdrant._manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant._schema import to_terms
+from surprise_rerank.connectors.qdrant._storage.server import ServerStorage
 
 KEY = "a-very-secret-key"
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02)

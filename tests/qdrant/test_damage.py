@@ -10,9 +10,9 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import Document
+from surprise_rerank._errors import UnreadableIndexError
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.storage.folder import check_files
-from surprise_rerank.errors import UnreadableIndexError
+from surprise_rerank.connectors.qdrant._storage.folder import check_files
 
 ENCODER = WordEncoder(16)
 DOCUMENTS = [Document(str(i), f"w{i} w{i % 7} common") for i in range(60)]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from helpers.words import WordEncoder
 
+from surprise_rerank._documents import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.engines import edge_purge
-from surprise_rerank.documents import Document
+from surprise_rerank.connectors.qdrant._engines import edge_purge
 
 # Edge compresses payloads one by one: a word that a document has once can be read in its pages.
 WORD = re.compile(rb"zq(\d+)qz")

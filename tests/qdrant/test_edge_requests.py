@@ -10,8 +10,8 @@ import pytest
 import qdrant_edge
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.connectors.qdrant.engines.edge import to_query_request
-from surprise_rerank.errors import StoreError
+from surprise_rerank._errors import StoreError
+from surprise_rerank.connectors.qdrant._engines.edge import to_query_request
 
 COUNT, DIMENSION = 60, 4
 COLLECTION = "points"

@@ -5,13 +5,13 @@ import pytest
 from conftest import require_one_ranking
 from helpers.words import WordEncoder
 
-from surprise_rerank.candidates import Candidates
+from surprise_rerank._candidates import Candidates
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, IndexMismatchError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
-from surprise_rerank.connectors.qdrant.writing import statistics
-from surprise_rerank.documents import Document
+from surprise_rerank.connectors.qdrant._writing import statistics
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 
 OPTIONS = IndexOptions(passages=None, surprise_vector=True)
 DOCUMENTS = [Document(f"d{i}", f"w{i} w{i % 7} w{i % 3}") for i in range(50)]
@@ -83,7 +83,7 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(open_index, mon
                 raise KeyboardInterrupt
 
         other = ensemble(encoder, QUESTIONS[:10])
-        from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
+        from surprise_rerank.connectors.qdrant._writing.statistics import Statistics
 
         latest = Statistics.of(other, "others")
         statistics.set_latest(index.storage, latest)

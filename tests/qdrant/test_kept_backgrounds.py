@@ -7,14 +7,14 @@ import pytest
 from helpers.foreign import foreign
 from helpers.words import WordEncoder
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.languages import unread
-from surprise_rerank.connectors.qdrant.storage import files as storage_files
-from surprise_rerank.connectors.systems import backgrounds
-from surprise_rerank.connectors.systems.backgrounds import title_questions
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
+from surprise_rerank.connectors.qdrant._languages import unread
+from surprise_rerank.connectors.qdrant._storage import files as storage_files
+from surprise_rerank.connectors.systems import _backgrounds as backgrounds
+from surprise_rerank.connectors.systems._backgrounds import title_questions
 from surprise_rerank.thresholds.varied_questions import (
     ORIGIN,
     USUAL,

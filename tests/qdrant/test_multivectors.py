@@ -8,9 +8,10 @@ import pytest
 from qdrant_client import models
 
 from surprise_rerank import DynaMax
-from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
-from surprise_rerank.connectors.qdrant.manifest import Manifest
-from surprise_rerank.connectors.qdrant.multivectors import (
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors.qdrant._engines.edge import EdgeEngine
+from surprise_rerank.connectors.qdrant._manifest import Manifest
+from surprise_rerank.connectors.qdrant._multivectors import (
     TOKEN_COUNT,
     TOKEN_SHAPE,
     document_vectors,
@@ -18,10 +19,9 @@ from surprise_rerank.connectors.qdrant.multivectors import (
     stored_tokens,
     token_payload,
 )
-from surprise_rerank.connectors.qdrant.schema import Point, point_id
+from surprise_rerank.connectors.qdrant._schema import Point, point_id
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
-from surprise_rerank.errors import DataError
 
 D = 8
 

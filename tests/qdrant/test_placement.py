@@ -9,11 +9,11 @@ from helpers.faults import FaultyMemory, Status
 from helpers.words import WordEncoder
 from qdrant_client import models
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import IndexMismatchError, SurpriseRerankError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.engines.placement import difference
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders import loading
-from surprise_rerank.errors import IndexMismatchError, SurpriseRerankError
+from surprise_rerank.connectors.qdrant._engines.placement import difference
+from surprise_rerank.encoders import _loading as loading
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 DOCUMENTS = [Document(str(i), f"text number {i} of cats and dogs") for i in range(5)]

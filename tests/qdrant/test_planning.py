@@ -5,10 +5,10 @@ import json
 import pytest
 from helpers.words import WordEncoder
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.planning import plan
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
+from surprise_rerank.connectors.qdrant._planning import plan
 
 
 def documents(count: int) -> list[Document]:

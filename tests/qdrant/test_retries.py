@@ -22,7 +22,8 @@ from helpers.faults import HTML_PAGE, Broken, Fault, Proxy, Status, cleaned, ser
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException
 
-from surprise_rerank.connectors.qdrant.engines.retries import (
+from surprise_rerank._errors import StoreError
+from surprise_rerank.connectors.qdrant._engines.retries import (
     CollectionExists,
     CollectionGone,
     NoAccess,
@@ -30,7 +31,6 @@ from surprise_rerank.connectors.qdrant.engines.retries import (
     TooLarge,
     call,
 )
-from surprise_rerank.errors import StoreError
 
 QUICK = RetryPolicy(attempts=4, first_wait=0.01, longest_wait=0.02, time_limit=20)
 WHERE = "the Qdrant server at http://here, collection 'x'"

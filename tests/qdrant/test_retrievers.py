@@ -8,7 +8,9 @@ from conftest import Opener, require_one_ranking
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank.candidates import Query
+from surprise_rerank._candidates import Query
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, IndexMismatchError
 from surprise_rerank.connectors.qdrant import (
     Bm25,
     DenseRetriever,
@@ -18,12 +20,10 @@ from surprise_rerank.connectors.qdrant import (
     SparseRetriever,
     SurpriseRetriever,
 )
-from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
-from surprise_rerank.documents import Document
+from surprise_rerank.connectors.qdrant._hybrid import HybridRetriever
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.rerank.surprise import SurpriseReranker
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.rerank._surprise import SurpriseReranker
+from surprise_rerank.surprise._ensemble import Ensemble
 
 WORDS = [f"w{i}" for i in range(40)]
 RANDOM = np.random.default_rng(7)

@@ -8,11 +8,11 @@ from helpers.foreign import foreign
 from helpers.words import WordEncoder
 from qdrant_client import models
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors._ranked import RankedCollection
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.ranked import RankedCollection
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 SUBJECTS = ["lift of a wing", "drag of a body", "heat of a plate", "noise of a jet"]

@@ -5,9 +5,9 @@ import json
 import numpy as np
 from helpers.words import WordEncoder
 
+from surprise_rerank._documents import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.engines import edge
-from surprise_rerank.documents import Document
+from surprise_rerank.connectors.qdrant._engines import edge
 
 WORDS = np.random.default_rng(0).zipf(1.3, (400, 12)) % 500
 DOCUMENTS = [Document(f"d{i}", " ".join(f"w{word}" for word in words)) for i, words in enumerate(WORDS)]

@@ -15,10 +15,10 @@ import pytest
 from helpers.programs import Program
 from helpers.words import WordEncoder
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.engines import edge_opening
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import StoreError
+from surprise_rerank.connectors.qdrant._engines import edge_opening
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="folders are not locked there"),
@@ -146,7 +146,7 @@ def test_readers_that_settle_an_index_at_once_find_it_whole(folder):
 
 
 def test_a_reader_sees_nothing_of_a_version_that_is_replaced_while_it_opens(folder, monkeypatch):
-    from surprise_rerank.connectors.qdrant.storage import folder as module
+    from surprise_rerank.connectors.qdrant._storage import folder as module
 
     read, times = module._read_manifest, []
 

@@ -8,7 +8,10 @@ from conftest import Opener
 from helpers.words import WordEncoder, interrupted
 from qdrant_client import models
 
-from surprise_rerank.candidates import Ranking
+from surprise_rerank._candidates import Ranking
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, IndexingError, StoreError
+from surprise_rerank._pipeline import NOT_SPLIT, Pipeline
 from surprise_rerank.connectors.qdrant import (
     DenseRetriever,
     DocumentIndex,
@@ -16,15 +19,12 @@ from surprise_rerank.connectors.qdrant import (
     SearchOptions,
     SurpriseRetriever,
 )
-from surprise_rerank.connectors.qdrant.schema import Record
-from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
-from surprise_rerank.documents import Document
+from surprise_rerank.connectors.qdrant._schema import Record
+from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
+from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import DataError, IndexingError, StoreError
-from surprise_rerank.pipeline import NOT_SPLIT, Pipeline
-from surprise_rerank.rerank.scorers import DynaMaxScorer
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.rerank._scorers import DynaMaxScorer
+from surprise_rerank.surprise._ensemble import Ensemble
 
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
 LONG = Document(

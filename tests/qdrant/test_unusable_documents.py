@@ -6,10 +6,10 @@ from typing import ClassVar
 import pytest
 from helpers.words import WordEncoder
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.readers import FileRules, open_documents
-from surprise_rerank.connectors.readers.source import Unusable
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
+from surprise_rerank.connectors.readers._source import Unusable
 
 DOCUMENTS = [Document(f"s{i}", f"a short text about topic{i}") for i in range(6)]
 

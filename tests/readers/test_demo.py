@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from surprise_rerank.connectors.readers.demo import (
+from surprise_rerank._errors import DatasetError
+from surprise_rerank.connectors.readers._demo import (
     MIN_WORDS,
     DemoDocumentation,
     Entry,
     split_docstring,
 )
-from surprise_rerank.errors import DatasetError
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_it_is_a_source_with_one_answer_each(entries):
 
 DIGEST = """
 import hashlib
-from surprise_rerank.connectors.readers.demo import DemoDocumentation
+from surprise_rerank.connectors.readers._demo import DemoDocumentation
 print(hashlib.sha256(repr(DemoDocumentation().entries).encode()).hexdigest())
 """
 

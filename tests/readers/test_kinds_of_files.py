@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from surprise_rerank.connectors.qdrant.highlights import excerpts
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors.qdrant._highlights import excerpts
 from surprise_rerank.connectors.readers import Fields, FileRules, open_documents
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
 
 MAIL = "Hi, I asked HR in Zürich about this.\n\n> Databases are backed up every night.\n\nAnn\n"
 CELLS = [

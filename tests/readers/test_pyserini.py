@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank._candidates import Candidates, Query
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank.connectors._lucene.bm25 import BM25Index, BM25Retriever
 
 # find_spec, because pyserini must not be imported before Java runs.
 pytestmark = pytest.mark.skipif(
@@ -206,8 +206,8 @@ def test_a_retriever_fetches_the_other_fields(small_index):
 
 QUIET = """
 import os, sys
-from surprise_rerank.connectors.lucene.bm25 import BM25Index
-from surprise_rerank.documents import Document
+from surprise_rerank.connectors._lucene.bm25 import BM25Index
+from surprise_rerank._documents import Document
 
 assert not {"jnius", "pyserini", "torch"} & set(sys.modules)
 before = dict(os.environ)
@@ -218,9 +218,9 @@ assert "torch" not in sys.modules
 """
 FORKED = """
 import os, signal, sys, time
-from surprise_rerank.connectors.lucene.bm25 import BM25Index
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import StoreError
+from surprise_rerank.connectors._lucene.bm25 import BM25Index
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import StoreError
 
 # What is started in the background by a shell is started with interrupts ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,12 +11,12 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import DocumentIndex
+from surprise_rerank._errors import DataError, DatasetError, MissingExtraError
+from surprise_rerank._places import Place
 from surprise_rerank.connectors.readers import FileRules, open_documents
-from surprise_rerank.connectors.readers import extraction as extraction_module
-from surprise_rerank.connectors.readers import patterns as patterns_module
-from surprise_rerank.connectors.readers.pages import ExtractedText, html_text, markdown_text
-from surprise_rerank.errors import DataError, DatasetError, MissingExtraError
-from surprise_rerank.places import Place
+from surprise_rerank.connectors.readers import _extraction as extraction_module
+from surprise_rerank.connectors.readers import _patterns as patterns_module
+from surprise_rerank.connectors.readers._pages import ExtractedText, html_text, markdown_text
 
 PDF = (
     b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
@@ -309,7 +309,7 @@ def test_markdown_is_rendered_as_plain_text(source, title, text):
 
 def test_without_the_extra_the_pip_line_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "surprise_rerank.core.extras.is_installed", lambda module: module != "charset_normalizer"
+        "surprise_rerank.core._extras.is_installed", lambda module: module != "charset_normalizer"
     )
     write(tmp_path, {"a.txt": "Größe".encode("cp1252")})
     with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[files\]'"):

@@ -12,14 +12,14 @@ import pytest
 from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, DatasetError, StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import (
     Fields,
     from_iterable,
     open_documents,
 )
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, DatasetError, StoreError
 
 
 def test_a_beir_folder_has_the_fields_of_its_own(tmp_path):

@@ -9,9 +9,9 @@ from helpers.words import WordEncoder
 from qdrant_client import models
 
 from surprise_rerank import DocumentIndex, Passages, Place
+from surprise_rerank._documents import Document
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.readers import open_documents
-from surprise_rerank.documents import Document
 
 
 def test_a_pdf_of_scans_needs_ocr_also_where_it_has_an_outline(tmp_path):

@@ -10,8 +10,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from surprise_rerank.connectors.readers import Fields, lines, open_documents
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank._errors import DataError, DatasetError
+from surprise_rerank.connectors.readers import Fields, open_documents
+from surprise_rerank.connectors.readers import _lines as lines
 
 ROWS = [{"id": "1", "text": "dogs bark", "year": 1999}, {"id": "2", "text": "cats purr", "year": 2024}]
 LINES = "".join(f"{json.dumps(row)}\n" for row in ROWS)

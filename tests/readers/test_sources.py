@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.connectors.readers.beir import BeirFolder
-from surprise_rerank.connectors.readers.datasets import open_source
-from surprise_rerank.connectors.readers.demo import DemoDocumentation
-from surprise_rerank.documents import Document, encodable
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank._documents import Document, encodable
+from surprise_rerank._errors import DataError, DatasetError
+from surprise_rerank.connectors.readers._beir import BeirFolder
+from surprise_rerank.connectors.readers._datasets import open_source
+from surprise_rerank.connectors.readers._demo import DemoDocumentation
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions, load_dataset
 
 CORPUS = b'{"_id": "d1", "title": "one", "text": "first"}\n{"_id": "d2", "text": "second"}\n'

@@ -12,15 +12,15 @@ from helpers.words import WordEncoder
 from sentence_transformers import CrossEncoder
 from transformers import BertForSequenceClassification
 
-from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank._candidates import Candidates, Query
+from surprise_rerank._documents import Document, Passage
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
-from surprise_rerank.rerank.fusion import FusionReranker, surprise_normalized
-from surprise_rerank.rerank.scorers import CosineScorer
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.rerank._cross_encoder import CrossEncoderScorer
+from surprise_rerank.rerank._fusion import FusionReranker, surprise_normalized
+from surprise_rerank.rerank._scorers import CosineScorer
+from surprise_rerank.surprise._ensemble import Ensemble
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "drag of a wing", "bread"]
 SAMPLE = ["jam on bread", "salt", "milk and jam", "a pot of tea", "lift the pot"]

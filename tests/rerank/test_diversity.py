@@ -15,22 +15,22 @@ from hypothesis import strategies as st
 from qdrant_client import models
 
 from surprise_rerank import Diversity, Pipeline, TextReranker
-from surprise_rerank.answers import SearchOptions
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank._answers import SearchOptions
+from surprise_rerank._candidates import Candidates, Field, Query, Ranking
+from surprise_rerank._documents import Document, Passage
+from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.schema import DENSE, ID
+from surprise_rerank.connectors.qdrant._schema import DENSE, ID
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.diversity import (
+from surprise_rerank.rerank._diversity import (
     diverse_order,
     falling,
     marginal_relevance,
     near_duplicates,
     relevances,
 )
-from surprise_rerank.rerank.scorers import CosineScorer
+from surprise_rerank.rerank._scorers import CosineScorer
 
 SHARES = st.floats(0, 1)
 

@@ -11,13 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.documents import Document, Passage
-from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.fusion import FusionReranker, weighted_sum
-from surprise_rerank.rerank.scorers import DynaMaxScorer, RetrievedScorer
-from surprise_rerank.rerank.weight_fitting import (
+from surprise_rerank._candidates import Candidates, Field, Query, Ranking
+from surprise_rerank._documents import Document, Passage
+from surprise_rerank._errors import DataError
+from surprise_rerank._pipeline import Pipeline
+from surprise_rerank.rerank._fusion import FusionReranker, weighted_sum
+from surprise_rerank.rerank._scorers import DynaMaxScorer, RetrievedScorer
+from surprise_rerank.rerank._weight_fitting import (
     WeightFit,
     _smooth_ndcg,
     fit_guarded,

@@ -14,9 +14,10 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 from helpers.serving import JSON, Log, served, wait_until, words_reranker
 
-from surprise_rerank.connectors.server import ServerOptions, create_app, process
-from surprise_rerank.connectors.server.connections import LimitedConnection
-from surprise_rerank.errors import DataError
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors.server import ServerOptions, create_app
+from surprise_rerank.connectors.server import _process as process
+from surprise_rerank.connectors.server._connections import LimitedConnection
 
 PATIENCE = 0.5
 BODY = b'{"query": "q", "texts": ["a", "b"]}'

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from surprise_rerank.connectors.context_window import cleaned
+from surprise_rerank.connectors._context_window import cleaned
 
 HIDDEN = (
     "\ufe00\ufe0f\U000e0100\U000e0041\u00ad\u180e\u180b\u3164\u115f\u1160\uffa0\u061c\u200b\u200c\u200d\u2060"

@@ -23,12 +23,12 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import StoreError
 from surprise_rerank.connectors.mcp import mcp_routes, mcp_server
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import StoreError
+from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "dogs bark", "a wing gives lift"]
@@ -216,7 +216,7 @@ def test_a_fault_is_told_without_its_message(index, monkeypatch, error, what):
         raise error
 
     log = Log()
-    monkeypatch.setattr("surprise_rerank.connectors.server.ranking.search", broken)
+    monkeypatch.setattr("surprise_rerank.connectors.server._ranking.search", broken)
     result = call(tools_of(index, log), "search", question=QUESTION)
     assert result.is_error
     assert what in said(result)

@@ -15,7 +15,8 @@ from helpers.serving import Log, client_of, service_of, wait_until
 from helpers.words import WordEncoder
 
 from surprise_rerank import Document, DocumentIndex
-from surprise_rerank.connectors.server import process, service_app
+from surprise_rerank.connectors.server import _process as process
+from surprise_rerank.connectors.server import service_app
 from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -58,8 +59,8 @@ def test_metrics_tell_the_stages_the_pool_the_model_and_stale_backgrounds(index)
 
 
 def test_a_server_is_ready_while_its_qdrant_answers(qdrant, monkeypatch):
-    monkeypatch.setattr("surprise_rerank.connectors.server.service._FRESH", 0.0)
-    monkeypatch.setattr("surprise_rerank.connectors.server.service._SOON", 0.3)
+    monkeypatch.setattr("surprise_rerank.connectors.server._service._FRESH", 0.0)
+    monkeypatch.setattr("surprise_rerank.connectors.server._service._SOON", 0.3)
     url = getattr(qdrant, "url", "http://here:6333")
     with DocumentIndex.open(f"{url}/{qdrant.prefix}-ready", WordEncoder()) as index:
         index.sync(DOCUMENTS, background=False)

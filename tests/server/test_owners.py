@@ -16,10 +16,10 @@ from helpers.serving import Log, client_of, service_of, wait_until
 from helpers.words import WordEncoder
 
 from surprise_rerank import Document, DocumentIndex
+from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.qdrant import ALL, IndexOptions
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
-from surprise_rerank.connectors.server.owners import Tokens
-from surprise_rerank.errors import DataError
+from surprise_rerank.connectors.server._owners import Tokens
 
 TENANTS = ("acme", "bolt")
 DOCUMENTS = [
@@ -243,7 +243,7 @@ def test_an_agent_over_the_standard_streams_names_a_tenant(service):
 
 
 def test_two_tokens_are_valid_while_one_is_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr("surprise_rerank.connectors.server.owners._PATIENCE", 0.0)
+    monkeypatch.setattr("surprise_rerank.connectors.server._owners._PATIENCE", 0.0)
     log, file = Log(), tmp_path / "tokens.toml"
     tokens = Tokens(ServerOptions(tokens=private(file), token="old-one new-one"), log.logger())
 

@@ -20,12 +20,12 @@ from helpers.serving import Log, client_of, served, service_of
 from helpers.words import WordEncoder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from surprise_rerank._documents import Document
+from surprise_rerank._places import Place
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
-from surprise_rerank.connectors.server.page import PAGE_ROUTES, POLICY
-from surprise_rerank.documents import Document
-from surprise_rerank.places import Place
+from surprise_rerank.connectors.server._page import PAGE_ROUTES, POLICY
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TOKEN = "a-long-random-one"

@@ -17,15 +17,15 @@ from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.candidates import Hit
+from surprise_rerank._candidates import Hit
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError
+from surprise_rerank._text_pool import OUTSIDE
+from surprise_rerank._text_reranker import TextReranker
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
-from surprise_rerank.connectors.server.ranking import shown_scores
-from surprise_rerank.connectors.systems.backgrounds import store_background
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
-from surprise_rerank.text_pool import OUTSIDE
-from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank.connectors.server._ranking import shown_scores
+from surprise_rerank.connectors.systems._backgrounds import store_background
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "dogs bark", "a wing gives lift"]

@@ -20,12 +20,12 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from surprise_rerank import Document, DocumentIndex
+from surprise_rerank._errors import DataError, StoreError
 from surprise_rerank.connectors.qdrant import ALL, IndexOptions
-from surprise_rerank.connectors.qdrant.engines.edge_shard import optimize_elsewhere
-from surprise_rerank.connectors.qdrant.storage.folder import optimize_grown
+from surprise_rerank.connectors.qdrant._engines.edge_shard import optimize_elsewhere
+from surprise_rerank.connectors.qdrant._storage.folder import optimize_grown
 from surprise_rerank.connectors.server import service_app
-from surprise_rerank.connectors.server.work import DelayedWork
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.connectors.server._work import DelayedWork
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 TOKEN = "a-token-of-this-test"

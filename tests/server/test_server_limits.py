@@ -29,13 +29,14 @@ from helpers.serving import (
 )
 from helpers.words import WordEncoder
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank._pipeline import Pipeline
+from surprise_rerank._text_reranker import TextReranker
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.server import ServerOptions, Service, create_app, process, service_app
-from surprise_rerank.documents import Document
+from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
+from surprise_rerank.connectors.server import _process as process
 from surprise_rerank.encoders.base import Encoded
-from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.text_reranker import TextReranker
 
 SECRET = "zebra"  # stands in documents, questions and tokens, and must stand nowhere else
 SMALL = ServerOptions(max_body=1000, max_documents=3, max_characters=50)
@@ -425,7 +426,7 @@ def test_an_error_says_nothing_of_what_was_asked(error, status, tei):
     failed = next(line for line in log.lines if line["event"] == "failed")
     assert (failed["error"], failed["request_id"]) == (error.__name__, "my-id")
     module = failed["at"].partition(":")[0]
-    assert module == ("surprise_rerank.connectors.server.work" if error is TimeoutError else __name__)
+    assert module == ("surprise_rerank.connectors.server._work" if error is TimeoutError else __name__)
 
 
 def test_every_request_is_a_line_without_its_text():

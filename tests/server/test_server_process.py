@@ -20,14 +20,14 @@ import httpx
 from click.testing import CliRunner
 from helpers.serving import wait_until
 
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import SurpriseRerankError
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions
-from surprise_rerank.connectors.server.options import read_config
-from surprise_rerank.connectors.server.process import TOKEN_VARIABLE
-from surprise_rerank.core.extras import is_installed
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.connectors.server._options import read_config
+from surprise_rerank.connectors.server._process import TOKEN_VARIABLE
+from surprise_rerank.core._extras import is_installed
+from surprise_rerank.encoders._loading import load_encoder
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.eval.cli.surprise_rerank.serve import serve
 
@@ -254,7 +254,7 @@ def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path
     # What a shell starts behind itself does not hear SIGINT, nor do the processes that it starts.
     code = (
         "import itertools, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from surprise_rerank.encoders.loading import load_encoder; "
+        "from surprise_rerank.encoders._loading import load_encoder; "
         "from surprise_rerank.eval.cli import options; "
         "options.load_model = lambda name: load_encoder('glove-6b-50d'); "  # which loads at once
         "from surprise_rerank.eval.cli.surprise_rerank import demo; "

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank.connectors.lucene.signal_handlers import kept_handlers
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank.connectors._lucene.signal_handlers import kept_handlers
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.writing import indexing
-from surprise_rerank.connectors.qdrant.writing.copying import STORED_FIELDS
+from surprise_rerank.connectors.qdrant._writing import indexing
+from surprise_rerank.connectors.qdrant._writing.copying import STORED_FIELDS
 from surprise_rerank.connectors.similar import RayCluster, RayEncoder, SimilaritySettings, similar_documents
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, StoreError
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("pyarrow")

@@ -19,16 +19,16 @@ pytest.importorskip("pyarrow")
 from pyarrow import parquet
 
 from surprise_rerank import Document
+from surprise_rerank._errors import DataError, StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
-from surprise_rerank.connectors.similar import comparing as comparing_module
+from surprise_rerank.connectors.similar import _comparing as comparing_module
 from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.encoders._loading import load_encoder
+from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm
 from surprise_rerank.surprise.neighbours import KEY_BLOCK, nearest
 
@@ -222,7 +222,7 @@ def test_a_folder_of_another_job_is_refused(tmp_path, change, said):
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("surprise_rerank.connectors.similar.corpus.CHUNK", 64)
+    monkeypatch.setattr("surprise_rerank.connectors.similar._corpus.CHUNK", 64)
     ids = [str(i) for i in range(100)]
     similar_documents((ids, corpus(100)), folder=tmp_path / "work")
     with pytest.raises(StoreError, match="more than 1 parts"):  # fewer documents than before

@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from surprise_rerank._errors import StoreError
 from surprise_rerank.connectors.similar import RayCluster, SimilaritySettings, similar_documents
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.errors import StoreError
 
 KILLS = 3
 # Parts of 32 documents, and each takes a little.

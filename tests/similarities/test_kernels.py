@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.errors import DataError
-from surprise_rerank.similarities import kernels
-from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
+from surprise_rerank.similarities import _kernels as kernels
+from surprise_rerank.similarities._kernels import own_memberships, pool_maxima
 
 PROPERTY = settings(max_examples=60, deadline=None)
 # How far a product of unit tokens may be off; all are multiplied in float32.
@@ -91,7 +91,7 @@ def test_a_small_pool_needs_no_torch():
 import sys
 import numpy as np
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.similarities._dynamax import DynaMax
 tokens = [np.eye(3, dtype=np.float32)] * 9
 assert DynaMax().pool(tokens[0], TokenBatch.from_arrays(tokens)).tolist() == [1.0] * 9
 assert "torch" not in sys.modules

@@ -7,11 +7,11 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import TextSimilarity
-from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.core.extras import is_installed
-from surprise_rerank.documents import Document
+from surprise_rerank._candidates import Candidates, Query
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, MissingExtraError
+from surprise_rerank.core._extras import is_installed
 from surprise_rerank.encoders.base import Kind, encode_queries
-from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.similarities.table import SIMILARITIES
 
 CORPUS = ["a cat sleeps", "the dog barks at the cat", "the sun is a star", "a dog sleeps in the sun"]
@@ -129,7 +129,7 @@ def test_text_that_does_not_belong_to_the_stored_tokens_is_refused():
 
 
 def test_word_movers_distance_without_its_library_names_the_pip_line(monkeypatch):
-    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda module: False)
+    monkeypatch.setattr("surprise_rerank.core._extras.is_installed", lambda module: False)
     similarity = TextSimilarity("wmd", WordEncoder())
     with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[transport\]'"):
         similarity.scores("a", ["b"])

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surprise_rerank._errors import DataError
 from surprise_rerank.core.arrays import unit_rows, vector_similarities
-from surprise_rerank.errors import DataError
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.anchor_scores import AnchorScores
-from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise
 
 MODELS = ("gaussian", "pooled", "percentile", "empirical")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
+from surprise_rerank._documents import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE
+from surprise_rerank.connectors.qdrant._writing.kept_terms import FILE
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.documents import Document
 
 ENCODER = WordEncoder()
 OPTIONS = IndexOptions(passages=None, tokens=False)

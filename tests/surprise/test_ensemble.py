@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from surprise_rerank._errors import DataError, StoreError
 from surprise_rerank.core.arrays import vector_similarities
-from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.surprise import ensemble as ensemble_module
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise import _ensemble as ensemble_module
+from surprise_rerank.surprise._ensemble import Ensemble
 
 elements = st.integers(-64, 64).map(lambda i: i / 16)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.candidates import Candidates, Ranking
-from surprise_rerank.errors import DataError
+from surprise_rerank._candidates import Candidates, Ranking
+from surprise_rerank._errors import DataError
 from surprise_rerank.thresholds import monitor, promise
-from surprise_rerank.thresholds.background import QuestionBackground, lines_of
+from surprise_rerank.thresholds._background import QuestionBackground, lines_of
 from surprise_rerank.thresholds.varied_questions import NEAR, question_shares, varied_questions
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise
 
 

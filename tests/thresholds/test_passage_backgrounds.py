@@ -8,14 +8,14 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import DocumentIndex, Passages
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, NoBackgroundError
 from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.systems import backgrounds
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, NoBackgroundError
+from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank.connectors.systems import _backgrounds as backgrounds
 from surprise_rerank.eval.cli.surprise_rerank.status import _report
+from surprise_rerank.thresholds._verdicts import NOT_MEASURED_PASSAGES
 from surprise_rerank.thresholds.varied_questions import varied_questions
-from surprise_rerank.thresholds.verdicts import NOT_MEASURED_PASSAGES
 
 TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
 FEWER = varied_questions(60)

@@ -10,14 +10,14 @@ import pytest
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank.candidates import Verdict, verdict_json
+from surprise_rerank._candidates import Verdict, verdict_json
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Kind
-from surprise_rerank.errors import DataError
-from surprise_rerank.thresholds import verdicts
+from surprise_rerank.thresholds import _verdicts as verdicts
+from surprise_rerank.thresholds._verdicts import USUAL_CHANCE, AnswerChance
 from surprise_rerank.thresholds.varied_questions import varied_questions
-from surprise_rerank.thresholds.verdicts import USUAL_CHANCE, AnswerChance
 
 LATIN = frozenset({"LATIN"})
 TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")

@@ -116,7 +116,7 @@ def command(context: click.Context, /, **values: Any) -> None:
 def _list_systems() -> None:
     """Every system and similarity, and what it ranks by."""
     # Imported late, because `--help` and shell completion should not wait for torch.
-    from surprise_rerank.connectors.systems.register import all_systems
+    from surprise_rerank.connectors.systems._register import all_systems
     from surprise_rerank.eval.retrieval.systems import EVALUATED
     from surprise_rerank.similarities.table import SIMILARITIES
 
@@ -141,8 +141,8 @@ def _compare(
     quiet: bool,
     **values: Any,
 ) -> None:
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.core.files import disk_errors
+    from surprise_rerank.connectors._progress import Terminal
+    from surprise_rerank.core._files import disk_errors
     from surprise_rerank.eval.reports.writing import check_files
     from surprise_rerank.eval.retrieval.comparison import compare, write_results
     from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate, load_model

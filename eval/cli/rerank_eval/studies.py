@@ -62,7 +62,7 @@ def _study(name: str, kind: type, target: str, text: str, epilog: str, *options:
     def command(
         *, settings: SetValues, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
     ) -> None:
-        from surprise_rerank.connectors.progress import Terminal
+        from surprise_rerank.connectors._progress import Terminal
         from surprise_rerank.eval.reports.writing import check_files
 
         module, _, function = target.partition(":")

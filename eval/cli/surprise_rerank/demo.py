@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.core.files import cache_folder
+from surprise_rerank.core._files import cache_folder
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.surprise_rerank.serve import run_http
 
 if TYPE_CHECKING:
-    from surprise_rerank.documents import Document
+    from surprise_rerank._documents import Document
 
 # The first characters of a description say what a function is for; examples and references follow.
 _READ = 1000
@@ -50,7 +50,7 @@ def demo(*, port: int, page: bool) -> None:
 
     The documents are descriptions of NumPy's and SciPy's functions, encoded once in a minute or two.
     """
-    from surprise_rerank.connectors.attached.settings import PipelineSettings
+    from surprise_rerank.connectors.attached._settings import PipelineSettings
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.server import ServerOptions
     from surprise_rerank.eval.cli.options import load_model
@@ -69,8 +69,8 @@ def demo(*, port: int, page: bool) -> None:
 
 def _documents() -> Iterator[Document]:
     """What each function is called, and what it is for."""
-    from surprise_rerank.connectors.readers.demo import DemoDocumentation
-    from surprise_rerank.documents import Document
+    from surprise_rerank._documents import Document
+    from surprise_rerank.connectors.readers._demo import DemoDocumentation
 
     for entry in DemoDocumentation().entries:
         text = f"{entry.question} {entry.text}"[:_READ]

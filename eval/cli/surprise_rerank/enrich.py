@@ -11,7 +11,7 @@ from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import config_option, load_model, takes_index
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.connectors.qdrant._location import Location
 
 _EXAMPLES = """\b
 Examples:
@@ -46,7 +46,7 @@ def enrich(
     What is added lies in a collection NAME.surprise beside it. Run it again after changes or interruptions.
     Where --config names the model of the dense vectors, a background is measured, too.
     """
-    from surprise_rerank.connectors.attached.opening import CollectionConfig
+    from surprise_rerank.connectors.attached._opening import CollectionConfig
 
     if location.url is None:
         raise click.UsageError(

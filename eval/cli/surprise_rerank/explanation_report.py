@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from surprise_rerank.candidates import Hit, verdict_json
-from surprise_rerank.connectors.qdrant.highlights import excerpts
-from surprise_rerank.connectors.systems.explaining import explain_ranking
+from surprise_rerank._candidates import Hit, verdict_json
+from surprise_rerank._explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
+from surprise_rerank.connectors.qdrant._highlights import excerpts
+from surprise_rerank.connectors.systems._explaining import explain_ranking
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.cli.console import body, shortened, shown_percentile
 from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SearchResult
 from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
-from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.surprise.score import probability
 
 _BARS = 10  # candidates whose scores are drawn

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.core import ParameterSource
 
-from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
+from surprise_rerank._errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
@@ -37,9 +37,9 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS, Precision
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
-    from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.connectors.qdrant.manifest import Manifest
-    from surprise_rerank.connectors.readers.opening import Format
+    from surprise_rerank.connectors.qdrant._location import Location
+    from surprise_rerank.connectors.qdrant._manifest import Manifest
+    from surprise_rerank.connectors.readers._opening import Format
     from surprise_rerank.encoders.base import Encoder
 
 _EXAMPLES = """\b
@@ -229,7 +229,7 @@ def index(
         send(server, documents, out)
         documents.end(strict=strict)
         return
-    from surprise_rerank.connectors.attached.opening import finding_model
+    from surprise_rerank.connectors.attached._opening import finding_model
 
     location = replace(location_of(target), prefer_grpc=filling.grpc)
     of_collection = filling.of_collection(location)
@@ -296,7 +296,7 @@ def _send_to_who_serves(
     location: Location, error: StoreError, settings: SetValues, documents: Sources, out: Output
 ) -> None:
     """Send documents to the server that has the folder of an index open; raise the error if none has."""
-    from surprise_rerank.connectors.server.process import served_at
+    from surprise_rerank.connectors.server._process import served_at
     from surprise_rerank.eval.cli.surprise_rerank.sending import send
 
     url = None if location.folder is None else served_at(Path(location.folder))
@@ -445,8 +445,8 @@ def _opened(
 
 def suited_model(sources: Sources) -> str:
     """Return the default model where it reads the documents, or else the one of many languages."""
-    from surprise_rerank.connectors.qdrant.languages import READ, language_of, unread
-    from surprise_rerank.encoders.loading import MULTILINGUAL
+    from surprise_rerank.connectors.qdrant._languages import READ, language_of, unread
+    from surprise_rerank.encoders._loading import MULTILINGUAL
 
     texts = [document.content[:READ] for document in itertools.islice(sources, _JUDGED)]
     return MULTILINGUAL if unread(DEFAULTS.model, language_of(texts)) else DEFAULTS.model
@@ -455,7 +455,7 @@ def suited_model(sources: Sources) -> str:
 def _endpoint(
     location: Location, config: str | None, model: str | None, filling: IndexSettings
 ) -> Encoder | None:
-    from surprise_rerank.connectors.attached.opening import CollectionConfig
+    from surprise_rerank.connectors.attached._opening import CollectionConfig
 
     if config is not None and (model or filling.precision):
         raise click.UsageError("--config names the model: leave --model and --set precision out")
@@ -466,7 +466,7 @@ def _endpoint(
 
 def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
     """The model; its int8 weights of before, where there are some, or new ones of the first documents."""
-    from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
+    from surprise_rerank.encoders._openvino import CALIBRATION_TEXTS
 
     if precision != "int8":
         return load_model(model, precision)
@@ -488,7 +488,7 @@ def _on_ray(encoder: Encoder, address: str | None, filling: IndexSettings) -> En
 def _report(
     out: Output, location: Location, opened: DocumentIndex, done: SyncReport, sources: Sources, begun: float
 ) -> None:
-    from surprise_rerank.connectors.qdrant.languages import unread
+    from surprise_rerank.connectors.qdrant._languages import unread
 
     skipped, seconds = sources.skipped(), time.perf_counter() - begun
     indexed = done.added + done.updated

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank.documents import stripped_question
-from surprise_rerank.errors import DataError
+from surprise_rerank._documents import stripped_question
+from surprise_rerank._errors import DataError
 from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, present, takes_index
 from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.line_files import STANDARD_INPUT, read_questions
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.connectors.qdrant._location import Location
 
 _HERE = "-"  # where an explanation goes that has no file
 _EXAMPLES = """\b

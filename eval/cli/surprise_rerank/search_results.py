@@ -12,20 +12,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from surprise_rerank.answers import Answer, SearchSettings
-from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
-from surprise_rerank.connectors.attached.opening import open_collection
-from surprise_rerank.connectors.qdrant.highlights import Excerpt, excerpts
-from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.connectors.systems.inputs import BuiltSystem
-from surprise_rerank.connectors.systems.register import find_system
+from surprise_rerank._answers import Answer, SearchSettings
+from surprise_rerank._candidates import Hit, Ranking, Verdict, verdict_json
+from surprise_rerank.connectors.attached._opening import open_collection
+from surprise_rerank.connectors.qdrant._highlights import Excerpt, excerpts
+from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems._building import build_system
+from surprise_rerank.connectors.systems._inputs import BuiltSystem
+from surprise_rerank.connectors.systems._register import find_system
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.eval.cli.console import Output, body, share, shortened, shown_percentile
 from surprise_rerank.eval.cli.options import read_filter
 from surprise_rerank.eval.reports.one_line import one_line, visible
-from surprise_rerank.rerank.grouping import group_path
+from surprise_rerank.rerank._grouping import group_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx
 
-from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.server.process import TOKEN_VARIABLE
-from surprise_rerank.core.batches import in_batches
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank.connectors._progress import Terminal
+from surprise_rerank.connectors.server._process import TOKEN_VARIABLE
+from surprise_rerank.core._batches import in_batches
 from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import Sources, skipped_lines
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.errors import DataError
+from surprise_rerank._errors import DataError
 from surprise_rerank.eval.cli.options import index_option, location_of, require_index
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.attached.settings import PipelineSettings
+    from surprise_rerank.connectors.attached._settings import PipelineSettings
     from surprise_rerank.connectors.server import ServerOptions, Service
 
 _EXAMPLES = """\b
@@ -78,7 +78,7 @@ def serve(
     POST /v1/search searches the index, and GET / is a page to search it in; GET /openapi.json describes the
     rest. The log holds no text. After SIGTERM running requests are finished, and the command leaves with 0.
     """
-    from surprise_rerank.connectors.server import process
+    from surprise_rerank.connectors.server import _process as process
 
     token = os.environ.get(process.TOKEN_VARIABLE, "").strip() or None
     if target:
@@ -87,7 +87,7 @@ def serve(
         if mcp != "stdio":
             secured = token is not None or config is not None  # a file may name tokens; it is read later
             process.listen(host, port, asks_for_tokens=secured).close()  # before all else is loaded
-        from surprise_rerank.connectors.server.options import read_config
+        from surprise_rerank.connectors.server._options import read_config
 
         settings, options = read_config(config, target, token)
     except DataError as error:
@@ -124,7 +124,8 @@ def run_http(
     opens: bool = False,
 ) -> None:
     """Serve until a signal, with a line of the log for every request."""
-    from surprise_rerank.connectors.server import process, service_app
+    from surprise_rerank.connectors.server import _process as process
+    from surprise_rerank.connectors.server import service_app
 
     def show(url: str) -> None:
         note(url)
@@ -159,7 +160,7 @@ def run_http(
 def _service(settings: PipelineSettings, options: ServerOptions, said: str | None = None) -> Service:
     """What will be served, with its log: JSON where nobody reads it on a terminal."""
     from surprise_rerank.connectors.server import Service
-    from surprise_rerank.connectors.server.logs import EventLog
+    from surprise_rerank.connectors.server._logs import EventLog
 
     as_json = options.logs == "json" if options.logs else not sys.stderr.isatty() and said is None
     least = logging.INFO if said is None else logging.WARNING

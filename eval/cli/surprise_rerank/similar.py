@@ -110,7 +110,7 @@ def similar(
     surprise of a pair is the number of deviations that the similarity lies above what is usual for the
     neighbour. After an interruption, the same command continues where it stopped.
     """
-    from surprise_rerank.connectors.similar.settings import SimilaritySettings, require_suffix
+    from surprise_rerank.connectors.similar._settings import SimilaritySettings, require_suffix
 
     output, how = Output(as_json, quiet), settings.of(SimilarOptions)
     read = [*sources, *options["against"]]
@@ -134,7 +134,7 @@ def similar(
         search=how.search,
         tenant=how.tenant,
     )
-    from surprise_rerank.connectors.similar.results import write  # which takes seconds
+    from surprise_rerank.connectors.similar._results import write  # which takes seconds
 
     begun, work = time.perf_counter(), out.with_name(f"{out.name}.work")
     try:
@@ -171,7 +171,7 @@ def _similar(
 ) -> SimilarDocuments:
     from surprise_rerank.connectors.readers import Fields
     from surprise_rerank.connectors.similar import RayCluster, similar_documents
-    from surprise_rerank.connectors.similar.folder import run_here
+    from surprise_rerank.connectors.similar._folder import run_here
 
     fields = Fields(id=options["id_field"], title=how.title_field, text=options["text_field"])
     gpus = 1 if str(how.device).startswith("cuda") else 0

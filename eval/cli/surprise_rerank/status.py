@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank._errors import DataError, StoreError
 from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import config_option, takes_index
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.connectors.qdrant import DocumentIndex
-    from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
-    from surprise_rerank.thresholds.background import QuestionBackground
+    from surprise_rerank.connectors.qdrant._location import Location
+    from surprise_rerank.connectors.qdrant._search.searched import SearchedCollection
+    from surprise_rerank.thresholds._background import QuestionBackground
 
     # What is kept for a system of an index, as JSON values and in words; None where nothing is.
     _Describe = Callable[[SearchedCollection, str], tuple[dict[str, Any], str] | None]
@@ -53,7 +53,7 @@ def status(*, check: bool, planned: int | None, location: Location, config: str 
 
     No model is loaded. Of another's collection: its vectors, and where text, title, id and metadata are.
     """
-    from surprise_rerank.connectors.attached.opening import open_collection
+    from surprise_rerank.connectors.attached._opening import open_collection
 
     checked = _checked(location) if check else []
     with open_collection(location, config=config, encodes=False) as index:
@@ -70,8 +70,8 @@ def _planned(
     index: DocumentIndex | Collection, documents: int, facts: list[tuple[str, str]]
 ) -> dict[str, Any]:
     """Return what so many documents would take as JSON values; the same for people is added to the facts."""
-    from surprise_rerank.connectors.document_index import DocumentIndex
-    from surprise_rerank.connectors.qdrant.planning import plan
+    from surprise_rerank.connectors._document_index import DocumentIndex
+    from surprise_rerank.connectors.qdrant._planning import plan
 
     if not isinstance(index, DocumentIndex):
         raise DataError("--plan computes what an index of ours takes; leave it out for others' collections")
@@ -82,7 +82,7 @@ def _planned(
 
 def _checked(location: Location) -> list[tuple[str, str]]:
     """Return what is found by reading all files of an index; an UnreadableIndexError if one is damaged."""
-    from surprise_rerank.connectors.qdrant.storage.folder import check_files
+    from surprise_rerank.connectors.qdrant._storage.folder import check_files
 
     if location.folder is None:
         raise DataError(
@@ -97,7 +97,7 @@ def _report(
     index: DocumentIndex | Collection, location: Location
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what a collection holds, and what is kept for it: as JSON values, and for people."""
-    from surprise_rerank.connectors.systems.backgrounds import measured_index
+    from surprise_rerank.connectors.systems._backgrounds import measured_index
 
     state, placement, size = index.status(), None, None
     facts = state.facts()
@@ -126,7 +126,7 @@ def _kept(
     index: SearchedCollection, what: str, describe: _Describe, facts: list[tuple[str, str]]
 ) -> list[dict[str, Any]]:
     """What is kept for systems as JSON values; the same for people is added to the facts."""
-    from surprise_rerank.connectors.systems.register import all_systems
+    from surprise_rerank.connectors.systems._register import all_systems
 
     values: list[dict[str, Any]] = []
     for name in all_systems():
@@ -142,8 +142,8 @@ def _kept(
 
 def _weights(index: SearchedCollection, system: str) -> tuple[dict[str, Any], str] | None:
     """A system's fitted weights as JSON values and in words."""
-    from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
-    from surprise_rerank.connectors.systems.register import find_system
+    from surprise_rerank.connectors.systems._fitted_weights import fitted_weights
+    from surprise_rerank.connectors.systems._register import find_system
 
     weights = fitted_weights(index, system) if find_system(system).fits else None
     return None if weights is None else (asdict(weights), str(weights))
@@ -151,7 +151,7 @@ def _weights(index: SearchedCollection, system: str) -> tuple[dict[str, Any], st
 
 def _background(index: SearchedCollection, system: str) -> tuple[dict[str, Any], str] | None:
     """A system's background as JSON values and in words."""
-    from surprise_rerank.connectors.systems.backgrounds import load_background
+    from surprise_rerank.connectors.systems._backgrounds import load_background
 
     background = load_background(index, system)
     if background is None:
@@ -173,7 +173,7 @@ def promised_levels(background: QuestionBackground) -> list[float]:
 
 def background_facts(name: str, background: QuestionBackground) -> dict[str, Any]:
     """A system's background as JSON values."""
-    from surprise_rerank.thresholds.promises import promise
+    from surprise_rerank.thresholds._promises import promise
 
     promises = {f"{1 - level:g}": promise(background, level) for level in promised_levels(background)}
     return {

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from surprise_rerank.connectors.systems.register import all_systems, find_system
-from surprise_rerank.errors import DataError
+from surprise_rerank._errors import DataError
+from surprise_rerank.connectors.systems._register import all_systems, find_system
 from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
@@ -25,10 +25,10 @@ from surprise_rerank.eval.line_files import (
 )
 
 if TYPE_CHECKING:
-    from surprise_rerank.candidates import Unit
+    from surprise_rerank._candidates import Unit
     from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.connectors.qdrant import DocumentIndex
-    from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.connectors.qdrant._location import Location
 
 _BATCH = 1024  # questions whose token vectors are in memory together
 _EXAMPLES = """\b
@@ -71,7 +71,7 @@ class _Tuning:
 
     def opened(self, *, encodes: bool = True) -> DocumentIndex | Collection:
         """The index, or a collection that somebody else made."""
-        from surprise_rerank.connectors.attached.opening import open_collection
+        from surprise_rerank.connectors.attached._opening import open_collection
 
         return open_collection(self.location, model=self.model, config=self.config, encodes=encodes)
 
@@ -145,8 +145,8 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
 
 
 def _tune_ensemble(tuning: _Tuning) -> None:
-    from surprise_rerank.connectors.document_index import DocumentIndex
-    from surprise_rerank.surprise.ensemble import Ensemble
+    from surprise_rerank.connectors._document_index import DocumentIndex
+    from surprise_rerank.surprise._ensemble import Ensemble
 
     chosen, questions = tuning.settings.of(EnsembleSettings), tuning.questions
     resumed = "What was changed stays; run the same command again to go on."
@@ -186,13 +186,13 @@ def _show(tuning: _Tuning, values: Mapping[str, Any], first: str, *more: str) ->
 
 
 def _tune_background(tuning: _Tuning) -> None:
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems.backgrounds import (
+    from surprise_rerank.connectors._progress import Terminal
+    from surprise_rerank.connectors.systems._backgrounds import (
         delete_background,
         has_background,
         package_questions,
     )
-    from surprise_rerank.thresholds.promises import promise
+    from surprise_rerank.thresholds._promises import promise
     from surprise_rerank.thresholds.varied_questions import ORIGIN
 
     unit: Unit = "passage" if tuning.passages else "document"
@@ -237,11 +237,11 @@ def _tune_background(tuning: _Tuning) -> None:
 
 
 def _tune_weights(tuning: _Tuning, system: str) -> None:
-    from surprise_rerank.answers import SearchOptions
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems.building import build_system
-    from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights, store_weights
-    from surprise_rerank.pipeline import Pipeline
+    from surprise_rerank._answers import SearchOptions
+    from surprise_rerank._pipeline import Pipeline
+    from surprise_rerank.connectors._progress import Terminal
+    from surprise_rerank.connectors.systems._building import build_system
+    from surprise_rerank.connectors.systems._fitted_weights import delete_weights, has_weights, store_weights
 
     if not find_system(system).fits:
         fitted = ", ".join(name for name, known_system in all_systems().items() if known_system.fits)

@@ -1,0 +1,304 @@
+"""What is searched by questions: an index, or a collection that somebody else made."""
+
+from __future__ import annotations
+
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self, get_args
+
+from qdrant_client import models
+
+from surprise_rerank import _border as border
+from surprise_rerank._candidates import Candidates, Field, Query, Unit
+from surprise_rerank._documents import Document
+from surprise_rerank._errors import StoreError
+from surprise_rerank.connectors.qdrant._lexical import SparseVector
+from surprise_rerank.connectors.qdrant._location import EngineKind
+from surprise_rerank.connectors.qdrant._schema import ALL
+from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
+from surprise_rerank.connectors.qdrant._search.pools import Pools, Search
+from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS, InclusionQuestion, SearchOptions
+from surprise_rerank.connectors.qdrant._storage import Storage
+from surprise_rerank.connectors.qdrant._storage.files import Files
+from surprise_rerank.connectors.qdrant._writing.statistics import Statistics
+from surprise_rerank.connectors.qdrant._writing.term_statistics import TermStatistics
+from surprise_rerank.core._process import PerProcess
+from surprise_rerank.core._terms import TermArray
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.rerank._grouping import TextsAround
+from surprise_rerank.thresholds._background import QuestionBackground
+
+if TYPE_CHECKING:  # which needs torch
+    from surprise_rerank.rerank._surprise import SurpriseReranker
+
+_CHANGES = "changes.json"
+_counting = PerProcess(threading.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The sparse vectors of a collection: their name, what makes a question's, and statistics of its terms.
+
+    `idf` says whether Qdrant multiplies with the IDF, `kind` what they are compared by, in words, and
+    `counts` whether terms are counted: learned ones are weighted already.
+    """
+
+    vector: str
+    embed: Callable[[str], SparseVector]
+    statistics: Callable[[TermArray], TermStatistics]  # of these terms
+    idf: bool = False
+    kind: str = "BM25"
+    counts: bool = True
+
+
+class Changes(NamedTuple):
+    """What happened to a collection since it was made, counted by whoever writes."""
+
+    documents: int = 0  # that were added, replaced or removed
+    measured: int = 0  # backgrounds that were measured or deleted
+
+
+class SearchedCollection(ABC):
+    """Documents with dense vectors in Qdrant; retrievers are made of it."""
+
+    engine: EngineKind  # which one it has
+    where: str  # the place, for messages
+    model: str  # the name of the model of the dense vectors; empty where it is not known
+    fingerprint: str  # what tells its weights apart; empty where it is not known
+    id_key: str  # of a document's id in the payload, for filters; empty where the point's own id is it
+    metadata_key: str  # of the metadata, for filters; empty where they are the payload
+    files: Files  # what is kept beside the points: backgrounds, fitted weights
+    storage: Storage | None = None  # of an index of ours; None of a collection that somebody else made
+    tenant: str | None = None  # whose documents they are, of one tenant's in an index
+    # As this process last saw them; None before that.
+    last_changes: Changes | None = None
+    _uncounted: int = 0  # documents that were changed while the count could not be stored
+    _encoder: Encoder | None = None
+
+    @property
+    def corpus(self) -> SearchedCollection:
+        """The whole collection, which scores are measured against: itself, or the index of a tenant."""
+        return self
+
+    @abstractmethod
+    def of_tenant(self, tenant: str) -> SearchedCollection:
+        """One tenant's documents, searched and named by their ids alone; '' for those without a tenant.
+
+        Those of `ALL`, of all tenants, are named as TENANT/ID.
+
+        Raises:
+            DataError: if it is no index with tenants, or is another tenant's already.
+        """
+
+    def by_unit(self, unit: Unit) -> SearchedCollection:
+        """Return the collection whose candidates are documents, or their passages where these are stored."""
+        return self
+
+    @property
+    def every_tenant(self) -> str | None:
+        """What `tenant=` is for the documents of all tenants: `ALL`, or None where there are no others."""
+        has_tenants = self.storage is not None and self.storage.manifest.options.tenant is not None
+        return ALL if has_tenants and self.tenant is None else None
+
+    @property
+    @abstractmethod
+    def layout(self) -> VectorLayout:
+        """The vectors of documents that a question's can be compared with, and how they are compared."""
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there are token vectors."""
+        return self.layout.tokens is not None
+
+    @property
+    @abstractmethod
+    def default_system(self) -> str:
+        """The best system that there is enough for."""
+
+    @abstractmethod
+    def remedy(self, what: str) -> str:
+        """Return what a user can do where there are no `words` or no `token vectors`."""
+
+    @property
+    @abstractmethod
+    def encoder(self) -> Encoder:
+        """The model of questions.
+
+        Raises:
+            StoreError: if it was opened without one.
+        """
+
+    @property
+    @abstractmethod
+    def language(self) -> str:
+        """The language of the documents' words."""
+
+    @property
+    @abstractmethod
+    def ensemble_version(self) -> str:
+        """What tells apart the ensembles that surprise is measured against; empty without one."""
+
+    @property
+    @abstractmethod
+    def pools(self) -> Pools:
+        """Candidates from requests to the engine; what retrievers are made of."""
+
+    @property
+    @abstractmethod
+    def words(self) -> Words | None:
+        """Its sparse vectors; None without them, or where it is not known how a question becomes one."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.where}>"
+
+    @abstractmethod
+    def sample_ids(self, size: int) -> tuple[str, ...]:
+        """Ids of a uniform sample of so many documents, the same in every run; all where there are fewer."""
+
+    @abstractmethod
+    def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
+        """Return a sample of so many documents with the fields; fewer where they have many passages."""
+
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many documents, the same in every run; see `sample`."""
+        sampled = self.sample(size, frozenset({"documents"}))
+        return tuple(dict(zip(sampled.ids, sampled.documents or (), strict=True)).values())
+
+    @abstractmethod
+    def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
+        """Ids and token vectors of a uniform sample of documents, or passages; all where there are fewer.
+
+        Raises:
+            DataError: if none are stored.
+        """
+
+    @abstractmethod
+    def surprise_reranker(self) -> SurpriseReranker:
+        """What orders given documents by surprise over the ensemble, or else over all documents."""
+
+    def changes(self) -> Changes:
+        """What happened to it, by this process or another one."""
+        content = self.files.read_file(_CHANGES)
+        self.last_changes = Changes() if content is None else Changes(*json.loads(content))
+        return self.last_changes
+
+    def count_changes(self, documents: int = 0, measured: int = 0) -> None:
+        """Remember that so many documents were changed, or backgrounds measured."""
+        with _counting.get():  # a background is measured in one thread, while documents come in another
+            self._uncounted += documents
+            before = self.changes()
+            after = Changes(before.documents + self._uncounted, before.measured + measured)
+            if after != before:
+                self.files.write_file(_CHANGES, json.dumps(after).encode())
+                self.last_changes = after
+            self._uncounted = 0
+
+    @contextmanager
+    def counting_changes(self, changed: Callable[[], int]) -> Iterator[None]:
+        """Count the documents that the block changes, also if it fails: what it stored stays."""
+        try:
+            yield
+        except StoreError:  # the next change stores it: this one has waited long enough
+            self._uncounted += changed()
+            raise
+        except BaseException:
+            with suppress(StoreError):
+                self.count_changes(changed())
+            raise
+        self.count_changes(changed())
+
+    def changed_since(self, background: QuestionBackground) -> int:
+        """How many documents came, changed or went since a background was measured.
+
+        What others wrote, or a killed process did not count, shows in the number of documents alone.
+        """
+        counted = self.changes().documents - background.changes
+        return max(counted, abs(len(self) - background.documents))
+
+    def statistics(self) -> Statistics | None:
+        """The statistics that documents carry; None where they carry none."""
+        return None
+
+    def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
+        """What a reader of a ranking by words must know of these candidates."""
+        return ()
+
+    def with_inclusion(self, pool: Candidates, question: InclusionQuestion) -> Candidates:
+        """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
+        pools = self.pools
+        pool, points = pools.still_stored(pool)
+        wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
+        asks = {"inclusion": (lambda limit: pools.inclusion(question, wanted, limit), len(points))}
+        records = pools.every(asks)["inclusion"]
+        return pools.included(pool, [str(point) for point in points], question, records)
+
+    def search(
+        self,
+        query: Query,
+        depth: int,
+        fields: frozenset[Field] = frozenset(),
+        *,
+        exact: bool = False,
+        options: SearchOptions = NO_OPTIONS,
+    ) -> Candidates:
+        """The documents nearest to a query with its dense vector, as the vectors are compared.
+
+        Fields are `dense`, `tokens`, `documents`. An exact search leaves the approximate index out.
+        """
+        border.instance(
+            "query", query, Query, "search by words with a pipeline: index.pipeline().search(...)"
+        )
+        pools, chosen = self.pools, options.exactly() if exact else options
+        dense = pools.near_vectors(query)
+        return pools.run(Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
+
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
+        """A function that reads documents by id; None where the texts of the pool are enough."""
+        return None
+
+    def texts_around(self, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
+        """The texts of so many chunks before and after each document, by its id, where they are known."""
+        return {}
+
+    def fetch(
+        self,
+        ids: Iterable[str],
+        fields: Collection[Field],
+        *,
+        skip_missing: bool = False,
+        tenant: str | None = None,
+    ) -> Candidates:
+        """Documents by id with these fields, in this order, each once; all passages of each.
+
+        An id is of its tenant, where the index has tenants; without one it is as a search of all shows it.
+
+        Raises:
+            NotStoredError: if one is not there, and missing ones are not to be skipped.
+        """
+        wanted = border.choices("fields", fields, get_args(Field))
+        border.flags(skip_missing=skip_missing)
+        pools = self.pools if tenant is None else self.of_tenant(tenant).pools
+        names = list(dict.fromkeys(border.texts("ids", ids)))
+        return pools.fetch(names, wanted, skip_missing=skip_missing)
