@@ -22,7 +22,7 @@ from helpers.faults import HTML_PAGE, Broken, Fault, Proxy, Status, cleaned, ser
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException
 
-from surprise_rerank._errors import StoreError
+from surprise_rerank import StoreError
 from surprise_rerank.connectors.qdrant._engines.retries import (
     CollectionExists,
     CollectionGone,
@@ -287,6 +287,24 @@ def test_a_server_that_does_not_speak_tls_is_told_at_once(server):
     assert "does not speak TLS as it should" in said
     assert "http:// or https://" in said
     assert request.times == 1
+
+
+def test_a_server_that_speaks_tls_alone_is_told_with_the_scheme():
+    alert = b"\x15\x03\x01\x00\x02\x02\x46"  # what TLS answers to HTTP
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
+
+        def refuse() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(alert)
+
+        threads.submit(refuse)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        client = QdrantClient(url=url, check_compatibility=False, timeout=2)
+        said = str(failure(lambda: client.count("x"), RetryPolicy(attempts=1)))
+    assert "does not answer in HTTP" in said
+    assert "https:// if it has TLS" in said
 
 
 def test_a_certificate_that_nobody_signed_is_told_with_what_to_set(tmp_path):

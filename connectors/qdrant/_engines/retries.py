@@ -307,6 +307,10 @@ def _transport_error(source: Exception, where: str) -> StoreError:
             return _too_large(where, "it stopped to read")
         case httpx.TimeoutException():
             return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
+        case httpx.RemoteProtocolError() if "illegal" in reason:
+            return StoreError(
+                f"{where} does not answer in HTTP ({reason}); give https:// if it has TLS, or check the port"
+            )
         case httpx.TransportError() | httpx.DecodingError():
             return StoreError(f"the connection to {where} was lost ({reason}); see whether it still runs")
     return _not_qdrant(where)  # JSON, but of another form
