@@ -30,7 +30,7 @@ from typing import Any
 import click
 import yaml
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.core._extras import is_installed
 from surprise_rerank.eval.studies.papers import cell_of, tables_of
 

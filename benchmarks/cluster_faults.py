@@ -32,13 +32,15 @@ from cluster_nodes import ClusterNodes
 from qdrant_client import QdrantClient, models
 from served import drop
 
-from surprise_rerank import Document, Query
-from surprise_rerank._errors import SurpriseRerankError
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions
-from surprise_rerank.connectors.qdrant._location import Location, RetryPolicy
-from surprise_rerank.encoders._function import FunctionEncoder
+from surprise_rerank import Document, Ensemble, FunctionEncoder, Query, SurpriseRerankError
+from surprise_rerank.connectors.qdrant import (
+    DocumentIndex,
+    IndexOptions,
+    Location,
+    RetryPolicy,
+    SearchOptions,
+)
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.surprise._ensemble import Ensemble
 
 Work: TypeAlias = Literal["search", "index", "rebuild", "ensemble"]
 FaultKind: TypeAlias = Literal["killed", "paused", "away"]

@@ -29,11 +29,9 @@ from machine import by_turns, describe
 from qdrant_client import QdrantClient
 from served import drop, settle
 
-from surprise_rerank import DocumentIndex, FunctionEncoder, Query, load_encoder
-from surprise_rerank._candidates import Ranking
-from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.connectors.qdrant._location import Location
-from surprise_rerank.connectors.systems._building import build_system
+from surprise_rerank import DocumentIndex, FunctionEncoder, Query, Ranking, load_encoder
+from surprise_rerank.connectors.qdrant import IndexOptions, Location
+from surprise_rerank.connectors.systems import build_system
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset

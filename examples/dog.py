@@ -19,8 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from surprise_rerank import Ensemble, load_encoder
-from surprise_rerank._errors import DataError, SurpriseRerankError
+from surprise_rerank import DataError, Ensemble, SurpriseRerankError, load_encoder
 from surprise_rerank.core._extras import import_extra
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.eval.cli.options import present

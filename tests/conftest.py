@@ -24,11 +24,9 @@ from helpers.named_index import write_index
 from hypothesis import settings
 from qdrant_client import QdrantClient
 
-from surprise_rerank._candidates import Candidates
-from surprise_rerank._errors import StoreError
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank import Candidates, StoreError
+from surprise_rerank.connectors.qdrant import DocumentIndex, Location
 from surprise_rerank.connectors.qdrant._engines.nodes import Node, Nodes
-from surprise_rerank.connectors.qdrant._location import Location
 from surprise_rerank.connectors.qdrant._storage import server as server_storage
 from surprise_rerank.connectors.qdrant._writing.term_statistics import TermStatistics
 

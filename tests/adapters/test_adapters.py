@@ -14,9 +14,7 @@ from helpers.hosts import HOSTS, Host
 from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
 from helpers.words import WordEncoder
 
-from surprise_rerank import Document
-from surprise_rerank._errors import DataError, MissingExtraError, StoreError
-from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank import DataError, Document, MissingExtraError, StoreError, TextReranker
 from surprise_rerank.connectors._components import stored_names
 from surprise_rerank.connectors.qdrant import DocumentIndex
 

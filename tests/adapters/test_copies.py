@@ -17,16 +17,22 @@ from helpers.hosts import HOSTS
 from helpers.named_index import DOCUMENTS, ON_TOPIC
 from helpers.words import WordEncoder
 
-from surprise_rerank import Document, Pipeline, TextReranker, load_encoder
+from surprise_rerank import (
+    DataError,
+    Document,
+    Pipeline,
+    StoreError,
+    SurpriseRerankError,
+    TextReranker,
+    load_encoder,
+)
 from surprise_rerank import _errors as errors
-from surprise_rerank._errors import DataError, StoreError, SurpriseRerankError
 from surprise_rerank.connectors.attached._settings import PipelineSettings
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant import DocumentIndex, Location
 from surprise_rerank.connectors.qdrant._engines.nodes import Nodes
-from surprise_rerank.connectors.qdrant._location import Location
 from surprise_rerank.connectors.systems._register import SYSTEMS
 from surprise_rerank.core._extras import is_installed
-from surprise_rerank.rerank._cross_encoder import CrossEncoderScorer
+from surprise_rerank.rerank import CrossEncoderScorer
 
 # What a component gives: ids and scores.
 Answer = Callable[[Any], list[tuple[str, float]]]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank import Document, Pipeline
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document, Pipeline
 from surprise_rerank.connectors._filters import from_haystack
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, SearchOptions
 from surprise_rerank.core._extras import is_installed

@@ -11,13 +11,11 @@ import pytest
 from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
 from helpers.words import WordEncoder
 
+from surprise_rerank import CosineScorer, DataError, TextReranker
 from surprise_rerank import Document as Stored
-from surprise_rerank._errors import DataError
-from surprise_rerank._text_reranker import TextReranker
 from surprise_rerank.connectors.attached._settings import PipelineSettings
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core._extras import is_installed
-from surprise_rerank.rerank._scorers import CosineScorer
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
 if not is_installed("haystack"):

@@ -16,9 +16,9 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from qdrant_client import models
 
-from surprise_rerank._candidates import Candidates, Field, Query
-from surprise_rerank._documents import Document as Stored
-from surprise_rerank._errors import DataError
+from surprise_rerank import Candidates, DataError, Query
+from surprise_rerank import Document as Stored
+from surprise_rerank._candidates import Field
 from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriever
 from surprise_rerank.connectors.qdrant import DocumentIndex
 

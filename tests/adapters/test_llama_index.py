@@ -8,13 +8,9 @@ import pytest
 from helpers.named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC
 from helpers.words import WordEncoder
 
-from surprise_rerank import Document
-from surprise_rerank._errors import DataError
-from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank import CosineScorer, DataError, Document, Passages, TextReranker
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.core._extras import is_installed
-from surprise_rerank.encoders._passages import Passages
-from surprise_rerank.rerank._scorers import CosineScorer
 
 if not is_installed("llama_index"):
     pytest.skip("the extra 'llama-index' is not installed", allow_module_level=True)

@@ -12,10 +12,7 @@ import pandas as pd
 import pyterrier as pt
 import pyterrier.testing
 
-from surprise_rerank._answers import SearchOptions
-from surprise_rerank._documents import Document
-from surprise_rerank._pipeline import Pipeline
-from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank import Document, Pipeline, SearchOptions, TextReranker
 from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
 from surprise_rerank.connectors.qdrant import DocumentIndex
 

@@ -12,10 +12,8 @@ from rerankers import Document
 from rerankers.models.ranker import BaseRanker
 from rerankers.results import RankedResults
 
-from surprise_rerank._answers import SearchOptions
-from surprise_rerank._documents import Document as Stored
-from surprise_rerank._errors import DataError
-from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank import DataError, SearchOptions, TextReranker
+from surprise_rerank import Document as Stored
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.rerankers import SurpriseRanker
 

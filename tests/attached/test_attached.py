@@ -10,21 +10,21 @@ from helpers.faults import Status, cleaned, server_url
 from helpers.words import Acting, WordEncoder, interrupted
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
-from surprise_rerank import FunctionEncoder
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import (
+from surprise_rerank import (
     DataError,
-    ForeignCollectionError,
+    Document,
+    Ensemble,
+    FunctionEncoder,
     IndexMismatchError,
     ModelError,
     StoreError,
 )
+from surprise_rerank._errors import ForeignCollectionError
 from surprise_rerank.connectors.attached import Collection, EnrichCost
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.systems._building import possible_systems
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import pooled_tokens
-from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning")]

@@ -13,10 +13,10 @@ from helpers.foreign import foreign
 from helpers.words import WordEncoder
 from starlette.testclient import TestClient
 
-from surprise_rerank._errors import DataError, SurpriseRerankError
+from surprise_rerank import DataError, SurpriseRerankError
 from surprise_rerank.connectors.attached._opening import CollectionConfig
 from surprise_rerank.connectors.attached._settings import PipelineSettings
-from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank.connectors.qdrant import Location
 from surprise_rerank.connectors.server import Service, service_app
 from surprise_rerank.connectors.server._logs import EventLog
 from surprise_rerank.encoders import _loading as loading

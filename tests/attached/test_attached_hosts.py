@@ -14,9 +14,8 @@ from helpers.hosts import Shown
 from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank._errors import DataError
-from surprise_rerank.connectors.attached import Collection
-from surprise_rerank.connectors.attached._hosts import attach_store
+from surprise_rerank import DataError
+from surprise_rerank.connectors.attached import Collection, attach_store
 from surprise_rerank.core._extras import is_installed
 
 D = 256

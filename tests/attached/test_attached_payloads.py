@@ -10,12 +10,12 @@ from helpers.foreign import foreign
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached._finding import sparse_embed
 from surprise_rerank.connectors.attached._layouts import find_layout
 from surprise_rerank.connectors.qdrant._payloads import Payload, PayloadLayout, haystack_point
-from surprise_rerank.connectors.systems._building import build_system
+from surprise_rerank.connectors.systems import build_system
 from surprise_rerank.core._json_values import at
 
 ENCODER = WordEncoder(32)

@@ -14,13 +14,10 @@ from helpers.foreign import foreign
 from helpers.words import WordEncoder
 from qdrant_client import QdrantClient
 
-from surprise_rerank import FunctionEncoder
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, NotStoredError
+from surprise_rerank import DataError, Document, FunctionEncoder, NotStoredError
 from surprise_rerank._pipeline import NO_NEIGHBOURS
 from surprise_rerank.connectors.attached import Collection
-from surprise_rerank.connectors.qdrant import CollectionStatus, DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank.connectors.qdrant import CollectionStatus, DocumentIndex, IndexOptions, Location
 
 TOPICS = ("cats purr on mats", "dogs bark at night", "stocks fell on monday", "bread needs flour")
 TEXTS = {str(i): f"{TOPICS[i % 4]} word{i * 7 % 29}" for i in range(1, 41)}

@@ -14,17 +14,23 @@ from helpers.faults import Broken, Fault, Faults, Status
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank import Collection, Document, DocumentIndex
-from surprise_rerank._errors import DataError, IndexingError, StoreError
-from surprise_rerank.connectors.qdrant._location import Location, RetryPolicy
-from surprise_rerank.connectors.qdrant._manifest import IndexOptions
+from surprise_rerank import (
+    Collection,
+    DataError,
+    Document,
+    DocumentIndex,
+    IndexingError,
+    IndexOptions,
+    Passages,
+    StoreError,
+)
+from surprise_rerank.connectors.qdrant import Location, RetryPolicy
 from surprise_rerank.connectors.qdrant._schema import BM25
 from surprise_rerank.connectors.qdrant._writing import indexing
 from surprise_rerank.connectors.qdrant._writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.systems._backgrounds import delete_background
 from surprise_rerank.connectors.systems._fitted_weights import delete_weights, store_weights
-from surprise_rerank.encoders._passages import Passages
-from surprise_rerank.rerank._weight_fitting import WeightFit
+from surprise_rerank.rerank import WeightFit
 
 QUICK = RetryPolicy(attempts=3, first_wait=0.001, longest_wait=0.002, time_limit=20)
 ENCODER = WordEncoder()

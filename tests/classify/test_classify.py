@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from scipy import sparse, special
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from surprise_rerank._errors import DataError, IndexMismatchError
-from surprise_rerank.classify._classifier import SurpriseClassifier
+from surprise_rerank import DataError, Ensemble, IndexMismatchError, SurpriseClassifier
 from surprise_rerank.classify.few_shot import FewShotTraining
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.surprise._ensemble import Ensemble
 
 MODELS = ("gaussian", "pooled", "half-pooled", "percentile", "empirical")
 NEWS = [

@@ -6,8 +6,8 @@ from sklearn.cluster import DBSCAN, AffinityPropagation, BisectingKMeans, KMeans
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from surprise_rerank._errors import DataError
-from surprise_rerank.classify._cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank import DataError, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.classify._cluster import DEFAULT_WEIGHT
 from surprise_rerank.core.arrays import vector_similarities
 
 MODELS = ("gaussian", "pooled", "percentile", "empirical")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surprise_rerank._errors import DataError, ModelError, SurpriseRerankError
+from surprise_rerank import DataError, ModelError, SurpriseRerankError
 from surprise_rerank.classify.few_shot import (
     FewShotTraining,
     fine_tune,

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from helpers.endpoint import KEY, Endpoint
 
-from surprise_rerank._errors import SurpriseRerankError
+from surprise_rerank import SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 VARIABLE = "TOY_KEY"

@@ -8,9 +8,8 @@ from bs4 import BeautifulSoup
 from click.testing import CliRunner
 from helpers.browsers import Seen, find_browser, look_at
 
-from surprise_rerank._documents import Document
+from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.encoders._loading import load_encoder
 from surprise_rerank.eval.cli.surprise_rerank.search import search
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.reports.writing import to_html

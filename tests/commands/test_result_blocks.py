@@ -10,8 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from surprise_rerank._candidates import Hit
-from surprise_rerank._documents import Document
+from surprise_rerank import Document, Hit
 from surprise_rerank.connectors.qdrant._highlights import Excerpt, excerpts
 from surprise_rerank.eval.cli.console import body
 from surprise_rerank.eval.cli.surprise_rerank.search_results import Block, print_blocks

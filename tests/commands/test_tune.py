@@ -13,10 +13,9 @@ from helpers.bench import error_line
 from helpers.bench import run as run_command
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, DatasetError, IndexMismatchError
+from surprise_rerank import DataError, DatasetError, Document, IndexMismatchError
 from surprise_rerank.connectors.qdrant._hybrid import NO_WORD
-from surprise_rerank.connectors.systems._building import build_system
+from surprise_rerank.connectors.systems import build_system
 from surprise_rerank.connectors.systems._fitted_weights import (
     delete_weights,
     fitted_weights,
@@ -26,8 +25,8 @@ from surprise_rerank.connectors.systems._fitted_weights import (
 )
 from surprise_rerank.core._json_values import sealed, unsealed
 from surprise_rerank.eval.line_files import read_judged_questions, read_judgements
+from surprise_rerank.rerank import WeightFit
 from surprise_rerank.rerank._auto import AUTO
-from surprise_rerank.rerank._weight_fitting import WeightFit
 
 PAIRS, FILLERS = 40, 12
 OTHERS = ("tea", "milk", "bread", "salt", "jam", "egg", "rye", "pot")

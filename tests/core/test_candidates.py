@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._candidates import Candidates, Hit, Inclusion, Ranking
-from surprise_rerank._documents import Document, Passage, encodable
-from surprise_rerank._errors import DataError
+from surprise_rerank import Candidates, DataError, Document, Hit, Passage, Ranking
+from surprise_rerank._candidates import Inclusion
+from surprise_rerank._documents import encodable
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
 

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from surprise_rerank import DataError, Document, Place, packed_context
-from surprise_rerank._candidates import Candidates, Ranking
-from surprise_rerank._documents import Passage
+from surprise_rerank import Candidates, DataError, Document, Passage, Place, Ranking, packed_context
 
 ANIMALS = ("dogs", "cats", "owls", "frogs", "wolves", "mice")
 

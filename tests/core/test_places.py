@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from surprise_rerank import DataError, Document, Place
-from surprise_rerank._candidates import Hit
-from surprise_rerank._documents import Passage
+from surprise_rerank import DataError, Document, Hit, Passage, Place
 from surprise_rerank._places import combined, headed, place_of, places_from, places_json
 
 TEXT = "first page\n\nsecond page\n\nthird page"

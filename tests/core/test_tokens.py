@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, DynaMax
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenBatch, clusters, pooled_tokens
-from surprise_rerank.similarities._dynamax import DynaMax, Measure
+from surprise_rerank.similarities._dynamax import Measure
 from surprise_rerank.similarities._kernels import own_memberships
 
 # Sixteenths: exact in float32, rich in zeros and ties, and whole rows of zeros are drawn often.

@@ -17,10 +17,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
 
-from surprise_rerank import Pipeline
-from surprise_rerank._candidates import Candidates, Field, Query
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import StoreError
+from surprise_rerank import Candidates, Document, Pipeline, Query, StoreError
+from surprise_rerank._candidates import Field
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core._tracing import continuing, span
 

@@ -9,15 +9,12 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
+from surprise_rerank import DataError, FunctionEncoder, PairedEncoder, TextSimilarity
 from surprise_rerank._documents import encodable
-from surprise_rerank._errors import DataError
-from surprise_rerank.encoders._function import FunctionEncoder
-from surprise_rerank.encoders._paired import PairedEncoder
 from surprise_rerank.encoders.base import Encoded, Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
 from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.similarities._text_similarity import TextSimilarity
 
 WORDS = ["oil", "the", "chain", "tyres", "take", "bar", "brakes", "query", "passage", ":", "##s"]
 TEXTS = ["oil the chain", "tyres take bar", "", "brakes", "oil " * 40, "the chains: oil!"]

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from transformers import ByT5Tokenizer
 
-from surprise_rerank import FunctionEncoder, as_encoder
-from surprise_rerank._errors import ModelError
+from surprise_rerank import FunctionEncoder, ModelError, as_encoder, load_encoder
 from surprise_rerank.core._extras import is_installed, pip_line
 from surprise_rerank.encoders import _loading as loading
-from surprise_rerank.encoders._loading import DEFAULT_MODEL, load_encoder
+from surprise_rerank.encoders._loading import DEFAULT_MODEL
 from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 

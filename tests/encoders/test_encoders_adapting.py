@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank import FunctionEncoder, as_encoder
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, FunctionEncoder, as_encoder
 from surprise_rerank.core.arrays import unit_rows
 
 TEXTS = ["red fish", "blue bird sings"]

@@ -11,11 +11,17 @@ import numpy as np
 import pytest
 from helpers.tiny_models import tiny_bert
 
-from surprise_rerank import FunctionEncoder, PairedEncoder, load_encoder
-from surprise_rerank._errors import DataError, ModelError
+from surprise_rerank import (
+    DataError,
+    FunctionEncoder,
+    ModelError,
+    OpenAIEncoder,
+    PairedEncoder,
+    as_encoder,
+    load_encoder,
+)
 from surprise_rerank.core._extras import is_installed
-from surprise_rerank.encoders._adapting import as_encoder
-from surprise_rerank.encoders._endpoint import KEY_VARIABLE, OpenAIEncoder
+from surprise_rerank.encoders._endpoint import KEY_VARIABLE
 from surprise_rerank.encoders.base import Encoder
 
 TEXTS = ["dogs bark", "a wing gives lift"]

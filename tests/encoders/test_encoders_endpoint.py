@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from helpers.endpoint import KEY, WORDS, Endpoint, good
 
-from surprise_rerank import OpenAIEncoder
-from surprise_rerank._errors import DataError, ModelError
+from surprise_rerank import DataError, ModelError, OpenAIEncoder
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pytest
 import torch
 from helpers.words import WordEncoder
 
-from surprise_rerank import FunctionEncoder
-from surprise_rerank._errors import DataError, ModelError
+from surprise_rerank import DataError, FunctionEncoder, ModelError
 
 WORDS = WordEncoder()
 

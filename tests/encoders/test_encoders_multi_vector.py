@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from helpers.tiny_models import DIMENSION, native, pylate, stanford
 
-from surprise_rerank import load_encoder
+from surprise_rerank import DynaMax, load_encoder
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
-from surprise_rerank.similarities._dynamax import DynaMax
 
 VOCABULARY = [*"abcdefghij", "red", "fish", "blue", "bird", "sings", "query", "passage", ":", ".", "##s"]
 FIXED = {"strategy": "fixed", "attend": False, "length": 12}

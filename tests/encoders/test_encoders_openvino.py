@@ -15,8 +15,7 @@ from helpers.tiny_models import tiny_bert
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
-from surprise_rerank import load_encoder
-from surprise_rerank._errors import DataError, MissingExtraError, ModelError, StoreError
+from surprise_rerank import DataError, MissingExtraError, ModelError, StoreError, load_encoder
 from surprise_rerank.core._computing import processor_has
 from surprise_rerank.core._extras import is_installed
 from surprise_rerank.encoders import _loading as loading

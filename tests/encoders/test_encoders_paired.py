@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank import FunctionEncoder, PairedEncoder
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, IndexMismatchError
+from surprise_rerank import DataError, Document, FunctionEncoder, IndexMismatchError, PairedEncoder
 from surprise_rerank.encoders.base import encode_queries, token_dimension
 
 DOCUMENTS = [Document("a", "red fish"), Document("b", "blue bird sings"), Document("c", "green tree")]

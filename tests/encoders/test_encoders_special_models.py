@@ -13,9 +13,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 
-from surprise_rerank._documents import Document
+from surprise_rerank import Document, Passages
 from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import Kind
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 

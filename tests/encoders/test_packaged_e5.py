@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surprise_rerank import load_encoder
 from surprise_rerank.core._extras import is_installed, pip_line
-from surprise_rerank.encoders._loading import load_encoder
 from surprise_rerank.encoders.base import Kind
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 

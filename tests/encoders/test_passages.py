@@ -10,13 +10,9 @@ from helpers.words import WordEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._documents import Document, Passage
-from surprise_rerank._errors import DataError
-from surprise_rerank._places import Place
+from surprise_rerank import DataError, Document, Passage, Passages, Place, load_encoder
 from surprise_rerank.core._extras import is_installed, pip_line
 from surprise_rerank.core.arrays import IntArray
-from surprise_rerank.encoders._loading import load_encoder
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders._sentence_boundaries import sentence_starts
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surprise_rerank._errors import DataError, MissingExtraError, ModelError
+from surprise_rerank import DataError, MissingExtraError, ModelError
 from surprise_rerank.core._extras import is_installed, pip_line
 from surprise_rerank.encoders import static as module
 from surprise_rerank.encoders.static import GLOVE, WordVectors, load_word_vectors

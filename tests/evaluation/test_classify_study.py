@@ -13,12 +13,11 @@ from helpers.tiny_models import tiny_bert
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._errors import DataError, ModelError, SurpriseRerankError
-from surprise_rerank.classify._classifier import SurpriseClassifier
+from surprise_rerank import DataError, ModelError, SurpriseClassifier, SurpriseRerankError, load_encoder
 from surprise_rerank.classify._labels import DEFAULT_TEMPLATE
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.core._extras import is_installed, pip_line
-from surprise_rerank.encoders._loading import DEFAULT_MODEL, load_encoder
+from surprise_rerank.encoders._loading import DEFAULT_MODEL
 from surprise_rerank.eval.cli.rerank_eval.studies import classify
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.settings import DEFAULTS

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from helpers.files import write_rows, write_vectors
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
-from surprise_rerank._errors import DataError
-from surprise_rerank.classify._cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank import DataError, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.classify._cluster import DEFAULT_WEIGHT
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.eval.cli.rerank_eval.studies import cluster as command
 from surprise_rerank.eval.reports.report import Report

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from surprise_rerank._candidates import Ranking
+from surprise_rerank import Ranking
 from surprise_rerank.eval.retrieval.comparison import compare, differences, write_results
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.runs import SystemResult

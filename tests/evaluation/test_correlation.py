@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import correlation as command
 from surprise_rerank.eval.reports.report import Column, Report, Table
 from surprise_rerank.eval.reports.writing import report_values, write_report

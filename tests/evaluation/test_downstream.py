@@ -14,7 +14,7 @@ from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._errors import DataError, SurpriseRerankError
+from surprise_rerank import DataError, SurpriseRerankError
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report

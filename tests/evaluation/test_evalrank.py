@@ -14,7 +14,7 @@ from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.encoders.static import StaticEncoder, WordVectors

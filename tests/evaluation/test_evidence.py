@@ -8,10 +8,7 @@ import pytest
 from helpers.files import ANIMALS, handbook, write_lines, write_rows, write_vectors
 from helpers.words import WordEncoder
 
-from surprise_rerank._candidates import Ranking
-from surprise_rerank._documents import Document, Passage
-from surprise_rerank._errors import DataError, DatasetError
-from surprise_rerank._places import Place
+from surprise_rerank import DataError, DatasetError, Document, Passage, Place, Ranking
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, evaluate
 from surprise_rerank.eval.retrieval.runs import judged_ranking
 from surprise_rerank.eval.retrieval.settings import EVIDENCE_MEASURES, RetrievalSettings

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from helpers.files import write_beir, write_lines, write_vectors
 
-from surprise_rerank._errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.core._extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import command
 from surprise_rerank.eval.retrieval.comparison import differences

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from helpers.files import write_lines, write_rows, write_vectors
 from helpers.words import WordEncoder
 
-from surprise_rerank._errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.eval.cli.rerank_eval import studies
 from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors, read_labelled

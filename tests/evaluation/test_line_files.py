@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from surprise_rerank._errors import DataError, DatasetError
+from surprise_rerank import DataError, DatasetError
 from surprise_rerank.eval.line_files import data_folder, read_lines
 
 

@@ -9,10 +9,8 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._candidates import Candidates, Query, Ranking
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, SurpriseRerankError
-from surprise_rerank.connectors.systems._inputs import BuiltSystem
+from surprise_rerank import Candidates, DataError, Document, Query, Ranking, SurpriseRerankError
+from surprise_rerank.connectors.systems import BuiltSystem
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.runs import measure_run, parse_measures, read_run, run_system, write_run
 

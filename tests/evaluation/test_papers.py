@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.eval.cli.rerank_eval.studies import papers
 from surprise_rerank.eval.studies.papers import Papers

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank import DataError, StoreError
 from surprise_rerank.core import _extras as extras
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.pictures import to_svg

@@ -9,7 +9,7 @@ from helpers.tiny_models import HIDDEN, backbone
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-from surprise_rerank._errors import ModelError
+from surprise_rerank import ModelError
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.encoders.static import WordVectors
 from surprise_rerank.eval.studies.sentence_models import load_sentence_model, lower_cased

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.eval.stats import (
     difference_interval,
     difference_intervals,

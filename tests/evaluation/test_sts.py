@@ -9,8 +9,7 @@ from click.testing import CliRunner
 from helpers.files import write_lines, write_vectors
 from helpers.words import WordEncoder
 
-from surprise_rerank import TextSimilarity
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, TextSimilarity
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.core._extras import is_installed
 from surprise_rerank.encoders.static import StaticEncoder, WordVectors

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Self
 
 import pytest
 
-from surprise_rerank._errors import StoreError
+from surprise_rerank import StoreError
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["pytest", "surprise_rerank.connectors._document_index"])

@@ -12,7 +12,7 @@ import httpx
 from fastapi.testclient import TestClient
 
 from helpers.words import WordEncoder
-from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank import TextReranker
 from surprise_rerank.connectors._ranked import RankedPipelines
 from surprise_rerank.connectors.server import ServerOptions, Service
 from surprise_rerank.connectors.server import _process as process

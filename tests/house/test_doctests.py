@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from surprise_rerank._errors import MissingExtraError
+from surprise_rerank import MissingExtraError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
+from surprise_rerank import Document, FunctionEncoder
 from surprise_rerank.connectors._progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable, open_documents
-from surprise_rerank.encoders._function import FunctionEncoder
 from surprise_rerank.eval.cli.options import Sources
 
 

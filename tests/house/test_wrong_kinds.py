@@ -18,8 +18,7 @@ from surprise_rerank import (
     NotStoredError,
     Passages,
 )
-from surprise_rerank.connectors.qdrant import IndexOptions, RetryPolicy
-from surprise_rerank.connectors.qdrant._search.queries import SearchOptions
+from surprise_rerank.connectors.qdrant import IndexOptions, RetryPolicy, SearchOptions
 from surprise_rerank.connectors.similar import similar_documents
 from surprise_rerank.connectors.systems import build_system
 from surprise_rerank.encoders import static

@@ -13,13 +13,15 @@ from helpers.words import WordEncoder
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import UnexpectedResponse
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import NoIndexError, StoreError
-from surprise_rerank._pipeline import Pipeline
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank import Document, Ensemble, NoIndexError, Pipeline, StoreError
+from surprise_rerank.connectors.qdrant import (
+    DenseRetriever,
+    DocumentIndex,
+    IndexOptions,
+    Location,
+    SparseRetriever,
+)
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.surprise._ensemble import Ensemble
 
 pytestmark = pytest.mark.server
 

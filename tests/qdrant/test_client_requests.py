@@ -16,13 +16,12 @@ from helpers.faults import Proxy, Seen, Status
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client import grpc as messages
 
-from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank import DataError, IndexOptions, StoreError
+from surprise_rerank.connectors.qdrant import Bm25, Location, RetryPolicy
 from surprise_rerank.connectors.qdrant._engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant._engines.connections import connect, existing
 from surprise_rerank.connectors.qdrant._engines.nodes import Nodes, key_header, server_version
-from surprise_rerank.connectors.qdrant._lexical import Bm25
-from surprise_rerank.connectors.qdrant._location import Location, RetryPolicy
-from surprise_rerank.connectors.qdrant._manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant._manifest import Manifest
 from surprise_rerank.connectors.qdrant._schema import to_terms
 from surprise_rerank.connectors.qdrant._storage.server import ServerStorage
 

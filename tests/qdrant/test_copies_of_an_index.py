@@ -3,11 +3,9 @@
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, NoIndexError, StoreError
+from surprise_rerank import DataError, Document, Ensemble, NoIndexError, StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, Location, copy_index
 from surprise_rerank.connectors.qdrant._copying.content import IndexContent
-from surprise_rerank.surprise._ensemble import Ensemble
 
 DOCUMENTS = [
     Document(f"d{i}", f"word{i} shared w{i % 7} " + "and more. " * (i % 5), metadata={"n": i})

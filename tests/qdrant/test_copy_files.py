@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, IndexMismatchError, StoreError, UnreadableIndexError
-from surprise_rerank._places import Place
+from surprise_rerank import DataError, Document, Ensemble, IndexMismatchError, Passages, Place, StoreError
+from surprise_rerank._errors import UnreadableIndexError
 from surprise_rerank.connectors.qdrant import ALL, DocumentIndex, IndexOptions, copy_index
 from surprise_rerank.connectors.qdrant._copying.content import IndexContent
-from surprise_rerank.encoders._passages import Passages
-from surprise_rerank.surprise._ensemble import Ensemble
 
 SHORT = [
     Document(

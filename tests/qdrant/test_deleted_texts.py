@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
+from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant._engines import edge_purge
 

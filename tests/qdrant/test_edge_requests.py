@@ -10,7 +10,7 @@ import pytest
 import qdrant_edge
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank._errors import StoreError
+from surprise_rerank import StoreError
 from surprise_rerank.connectors.qdrant._engines.edge import to_query_request
 
 COUNT, DIMENSION = 60, 4

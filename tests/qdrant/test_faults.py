@@ -14,12 +14,8 @@ from helpers.words import Acting, WordEncoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import IndexingError, StoreError
-from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant._location import Location, RetryPolicy
-from surprise_rerank.connectors.qdrant._manifest import IndexOptions
-from surprise_rerank.encoders._passages import Passages
+from surprise_rerank import Document, IndexingError, IndexOptions, Passages, StoreError
+from surprise_rerank.connectors.qdrant import DocumentIndex, Location, RetryPolicy
 
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02, time_limit=20)
 PATIENT = RetryPolicy(attempts=200, first_wait=0.02, longest_wait=0.05, time_limit=20)

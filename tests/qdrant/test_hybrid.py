@@ -11,17 +11,13 @@ import pytest
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank._candidates import Candidates
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import Candidates, DataError, Document, DynaMaxScorer, Passages
 from surprise_rerank.connectors._lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant._hybrid import HybridRetriever, with_words
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.workspace import has_lucene
-from surprise_rerank.rerank._scorers import DynaMaxScorer
 
 ENCODER = WordEncoder()
 DOCUMENTS = [Document(str(i), f"w{i} w{i % 7} w{i % 3} common") for i in range(50)]

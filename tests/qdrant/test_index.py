@@ -9,20 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from qdrant_client import models
 
-from surprise_rerank._candidates import Query
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, IndexMismatchError, StoreError
-from surprise_rerank._pipeline import Pipeline
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
-from surprise_rerank.connectors.qdrant._location import Location, RetryPolicy
-from surprise_rerank.connectors.qdrant._manifest import IndexOptions
+from surprise_rerank import (
+    DataError,
+    Document,
+    DynaMaxScorer,
+    Ensemble,
+    IndexMismatchError,
+    IndexOptions,
+    Pipeline,
+    Query,
+    StoreError,
+)
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location, RetryPolicy
 from surprise_rerank.connectors.qdrant._schema import point_id
 from surprise_rerank.connectors.qdrant._writing.inventory import Inventory
 from surprise_rerank.connectors.readers import Fields, open_documents
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.rerank._scorers import DynaMaxScorer
-from surprise_rerank.surprise._ensemble import Ensemble
 
 ALL_FIELDS = frozenset({"dense", "tokens", "documents"})
 

@@ -5,13 +5,10 @@ import pytest
 from conftest import require_one_ranking
 from helpers.words import WordEncoder
 
-from surprise_rerank._candidates import Candidates
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, IndexMismatchError
+from surprise_rerank import Candidates, DataError, Document, Ensemble, IndexMismatchError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.connectors.qdrant._writing import statistics
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.surprise._ensemble import Ensemble
 
 OPTIONS = IndexOptions(passages=None, surprise_vector=True)
 DOCUMENTS = [Document(f"d{i}", f"w{i} w{i % 7} w{i % 3}") for i in range(50)]

@@ -11,12 +11,10 @@ import pytest
 from helpers.programs import Program
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
+from surprise_rerank import Document, Ensemble, Passages
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.connectors.qdrant._engines import edge_shard
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.surprise._ensemble import Ensemble
 
 TOTAL = 1000
 KILLS = 10

@@ -8,9 +8,7 @@ import pytest
 from helpers.words import WordEncoder, interrupted
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank import Collection
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import IndexMismatchError
+from surprise_rerank import Collection, Document, IndexMismatchError
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant._hybrid import NO_WORD
 from surprise_rerank.connectors.qdrant._languages import MIXED, UNKNOWN, language_of

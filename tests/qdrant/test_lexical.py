@@ -8,8 +8,9 @@ import qdrant_edge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._errors import DataError
-from surprise_rerank.connectors.qdrant._lexical import LANGUAGES, Bm25, SparseVector, term_hashes, words
+from surprise_rerank import DataError
+from surprise_rerank.connectors.qdrant import Bm25
+from surprise_rerank.connectors.qdrant._lexical import LANGUAGES, SparseVector, term_hashes, words
 
 # Words that neither stemmer nor stop words change.
 WORDS = ["cat", "dog", "mat", "zebra", "roof", "quantum"]

@@ -7,8 +7,7 @@ import pybase64
 import pytest
 from qdrant_client import models
 
-from surprise_rerank import DynaMax
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, DynaMax
 from surprise_rerank.connectors.qdrant._engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant._manifest import Manifest
 from surprise_rerank.connectors.qdrant._multivectors import (

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, StoreError
-from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank import DataError, Document, StoreError
+from surprise_rerank.connectors.qdrant import DocumentIndex, Location
 from surprise_rerank.eval.cli.surprise_rerank.index import _opened
 
 DOCUMENTS = [Document("a", "dogs bark"), Document("b", "cats sleep")]

@@ -11,11 +11,12 @@ import pytest
 from helpers.faults import Broken, Proxy, Status
 from qdrant_client import QdrantClient
 
-from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank import DataError, StoreError
+from surprise_rerank.connectors.qdrant import Location, RetryPolicy
 from surprise_rerank.connectors.qdrant._engines import retries
 from surprise_rerank.connectors.qdrant._engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant._engines.nodes import Nodes
-from surprise_rerank.connectors.qdrant._location import Location, RetryPolicy, shown_url
+from surprise_rerank.connectors.qdrant._location import shown_url
 
 AWAY = (
     "Service internal error: Tonic status error: code: 'The service is currently unavailable', message: "

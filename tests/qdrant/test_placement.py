@@ -9,8 +9,7 @@ from helpers.faults import FaultyMemory, Status
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import IndexMismatchError, SurpriseRerankError
+from surprise_rerank import Document, IndexMismatchError, SurpriseRerankError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant._engines.placement import difference
 from surprise_rerank.encoders import _loading as loading

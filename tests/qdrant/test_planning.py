@@ -5,8 +5,7 @@ import json
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant._planning import plan
 

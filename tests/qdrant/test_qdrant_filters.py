@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.connectors.qdrant._search.filters import filter_of
 
 OPEN = {"key": "metadata.kind", "match": {"value": "open"}}

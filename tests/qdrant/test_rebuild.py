@@ -3,11 +3,9 @@
 import pytest
 from helpers.words import Acting, WordEncoder, interrupted
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import IndexMismatchError, StoreError
+from surprise_rerank import Document, Ensemble, IndexMismatchError, StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.surprise._ensemble import Ensemble
 
 OLD = [Document(f"d{i}", f"w{i} old") for i in range(30)]
 NEW = [Document(f"d{i}", f"w{i} new") for i in range(10, 40)]

@@ -8,9 +8,7 @@ from conftest import Opener, require_one_ranking
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank._candidates import Query
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, IndexMismatchError
+from surprise_rerank import DataError, Document, Ensemble, IndexMismatchError, Query, SurpriseReranker
 from surprise_rerank.connectors.qdrant import (
     Bm25,
     DenseRetriever,
@@ -22,8 +20,6 @@ from surprise_rerank.connectors.qdrant import (
 )
 from surprise_rerank.connectors.qdrant._hybrid import HybridRetriever
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.rerank._surprise import SurpriseReranker
-from surprise_rerank.surprise._ensemble import Ensemble
 
 WORDS = [f"w{i}" for i in range(40)]
 RANDOM = np.random.default_rng(7)

@@ -8,8 +8,7 @@ from helpers.foreign import foreign
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document
 from surprise_rerank.connectors._ranked import RankedCollection
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex

@@ -5,7 +5,7 @@ import json
 import numpy as np
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
+from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant._engines import edge
 

@@ -15,8 +15,7 @@ import pytest
 from helpers.programs import Program
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import StoreError
+from surprise_rerank import Document, StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant._engines import edge_opening
 

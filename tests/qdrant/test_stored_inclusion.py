@@ -7,16 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import models
 
-from surprise_rerank import Document, Passages
-from surprise_rerank._candidates import Query, Ranking
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document, Passages, Query, Ranking
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
 from surprise_rerank.connectors.qdrant._hybrid import InclusionScored
 from surprise_rerank.connectors.qdrant._schema import point_id
 from surprise_rerank.connectors.qdrant._search.queries import InclusionQuestion
-from surprise_rerank.connectors.systems._building import build_system, dynamax, possible_systems
+from surprise_rerank.connectors.systems import BuiltSystem, SystemInputs, build_system
+from surprise_rerank.connectors.systems._building import dynamax, possible_systems
 from surprise_rerank.connectors.systems._explaining import explain_ranking
-from surprise_rerank.connectors.systems._inputs import BuiltSystem, SystemInputs
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.encoders.base import encode_queries
 

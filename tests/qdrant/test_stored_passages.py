@@ -8,10 +8,18 @@ from conftest import Opener
 from helpers.words import WordEncoder, interrupted
 from qdrant_client import models
 
-from surprise_rerank._candidates import Ranking
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, IndexingError, StoreError
-from surprise_rerank._pipeline import NOT_SPLIT, Pipeline
+from surprise_rerank import (
+    DataError,
+    Document,
+    DynaMaxScorer,
+    Ensemble,
+    IndexingError,
+    Passages,
+    Pipeline,
+    Ranking,
+    StoreError,
+)
+from surprise_rerank._pipeline import NOT_SPLIT
 from surprise_rerank.connectors.qdrant import (
     DenseRetriever,
     DocumentIndex,
@@ -21,10 +29,7 @@ from surprise_rerank.connectors.qdrant import (
 )
 from surprise_rerank.connectors.qdrant._schema import Record
 from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.rerank._scorers import DynaMaxScorer
-from surprise_rerank.surprise._ensemble import Ensemble
 
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
 LONG = Document(

@@ -11,13 +11,22 @@ import pytest
 from click.testing import CliRunner
 from helpers.files import write_beir, write_vectors
 
-from surprise_rerank import Candidates, Document, DocumentIndex, Query, Ranking, load_encoder
+from surprise_rerank import (
+    Candidates,
+    DataError,
+    Document,
+    DocumentIndex,
+    Query,
+    Ranking,
+    System,
+    load_encoder,
+    register_system,
+)
 from surprise_rerank._candidates import Field
-from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
+from surprise_rerank.connectors.systems import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems import _register as register
-from surprise_rerank.connectors.systems._inputs import BuiltSystem, SystemInputs
-from surprise_rerank.connectors.systems._register import SYSTEMS, System, find_system, register_system
+from surprise_rerank.connectors.systems._register import SYSTEMS, find_system
 from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.eval.retrieval.evaluation import evaluate

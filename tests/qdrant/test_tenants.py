@@ -10,16 +10,21 @@ from click.testing import CliRunner
 from helpers.words import WordEncoder
 from qdrant_client import models
 
+from surprise_rerank import DataError, Document, IndexMismatchError, Passages
 from surprise_rerank._candidates import Field
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, IndexMismatchError
 from surprise_rerank.connectors._ranked import RankedCollection
-from surprise_rerank.connectors.qdrant import ALL, DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
-from surprise_rerank.connectors.qdrant._hybrid import HybridRetriever, SparseRetriever
+from surprise_rerank.connectors.qdrant import (
+    ALL,
+    DenseRetriever,
+    DocumentIndex,
+    IndexOptions,
+    SearchOptions,
+    SparseRetriever,
+)
+from surprise_rerank.connectors.qdrant._hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant._retrievers import narrowable
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
 from surprise_rerank.encoders import _loading as loading
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 

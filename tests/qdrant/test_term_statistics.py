@@ -10,8 +10,7 @@ from helpers.words import WordEncoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, IndexingError, StoreError
+from surprise_rerank import DataError, Document, IndexingError, Passages, StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant._lexical import SparseVector
 from surprise_rerank.connectors.qdrant._schema import point_id
@@ -21,7 +20,6 @@ from surprise_rerank.connectors.qdrant._writing import kept_terms
 from surprise_rerank.connectors.qdrant._writing.kept_terms import FILE, KeptTerms
 from surprise_rerank.connectors.qdrant._writing.term_statistics import TermStatistics
 from surprise_rerank.core._terms import TermBatch
-from surprise_rerank.encoders._passages import Passages
 
 ENCODER = WordEncoder()
 OPTIONS = IndexOptions(passages=None)

@@ -6,8 +6,7 @@ from typing import ClassVar
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers._source import Unusable
 

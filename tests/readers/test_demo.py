@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from surprise_rerank._errors import DatasetError
+from surprise_rerank import DatasetError
 from surprise_rerank.connectors.readers._demo import (
     MIN_WORDS,
     DemoDocumentation,

@@ -11,8 +11,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document
 from surprise_rerank.connectors.qdrant._highlights import excerpts
 from surprise_rerank.connectors.readers import Fields, FileRules, open_documents
 

@@ -14,9 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._candidates import Candidates, Query
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank import Candidates, DataError, Document, Query, StoreError
 from surprise_rerank.connectors._lucene.bm25 import BM25Index, BM25Retriever
 
 # find_spec, because pyserini must not be imported before Java runs.

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank import DocumentIndex
-from surprise_rerank._errors import DataError, DatasetError, MissingExtraError
-from surprise_rerank._places import Place
+from surprise_rerank import DataError, DatasetError, DocumentIndex, MissingExtraError, Place
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers import _extraction as extraction_module
 from surprise_rerank.connectors.readers import _patterns as patterns_module

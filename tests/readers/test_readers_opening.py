@@ -12,8 +12,7 @@ import pytest
 from helpers.words import WordEncoder
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, DatasetError, StoreError
+from surprise_rerank import DataError, DatasetError, Document, StoreError
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import (
     Fields,

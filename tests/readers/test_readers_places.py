@@ -8,8 +8,7 @@ from helpers.files import ANIMALS, handbook, pdf
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank import DocumentIndex, Passages, Place
-from surprise_rerank._documents import Document
+from surprise_rerank import Document, DocumentIndex, Passages, Place
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.readers import open_documents
 

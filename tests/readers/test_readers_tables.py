@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from surprise_rerank._errors import DataError, DatasetError
+from surprise_rerank import DataError, DatasetError
 from surprise_rerank.connectors.readers import Fields, open_documents
 from surprise_rerank.connectors.readers import _lines as lines
 

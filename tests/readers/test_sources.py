@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._documents import Document, encodable
-from surprise_rerank._errors import DataError, DatasetError
+from surprise_rerank import DataError, DatasetError, Document
+from surprise_rerank._documents import encodable
 from surprise_rerank.connectors.readers._beir import BeirFolder
 from surprise_rerank.connectors.readers._datasets import open_source
 from surprise_rerank.connectors.readers._demo import DemoDocumentation

@@ -9,22 +9,19 @@ from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._candidates import Candidates, Inclusion, Query
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import Candidates, DataError, Document, DynaMax, Ensemble, FusionReranker, Query
+from surprise_rerank._candidates import Inclusion
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems._building import build_system
+from surprise_rerank.connectors.systems import build_system
 from surprise_rerank.connectors.systems._explaining import explain_ranking
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.rerank import Trust
 from surprise_rerank.rerank._auto import AUTO, auto_of_texts
 from surprise_rerank.rerank._feedback import best_and_others, shares
-from surprise_rerank.rerank._fusion import FusionReranker, Trust
 from surprise_rerank.rerank._scorers import without_length
-from surprise_rerank.similarities._dynamax import DynaMax
-from surprise_rerank.surprise._ensemble import Ensemble
 
 PARTS = ("bm25", "cosine", "dynamax", "feedback")
 

@@ -12,15 +12,20 @@ from helpers.words import WordEncoder
 from sentence_transformers import CrossEncoder
 from transformers import BertForSequenceClassification
 
-from surprise_rerank._candidates import Candidates, Query
-from surprise_rerank._documents import Document, Passage
-from surprise_rerank._errors import DataError
+from surprise_rerank import (
+    Candidates,
+    CosineScorer,
+    DataError,
+    Document,
+    Ensemble,
+    FusionReranker,
+    Passage,
+    Query,
+)
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.rerank._cross_encoder import CrossEncoderScorer
-from surprise_rerank.rerank._fusion import FusionReranker, surprise_normalized
-from surprise_rerank.rerank._scorers import CosineScorer
-from surprise_rerank.surprise._ensemble import Ensemble
+from surprise_rerank.rerank import CrossEncoderScorer
+from surprise_rerank.rerank._fusion import surprise_normalized
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "drag of a wing", "bread"]
 SAMPLE = ["jam on bread", "salt", "milk and jam", "a pot of tea", "lift the pot"]

@@ -14,11 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from qdrant_client import models
 
-from surprise_rerank import Diversity, Pipeline, TextReranker
-from surprise_rerank._answers import SearchOptions
-from surprise_rerank._candidates import Candidates, Field, Query, Ranking
-from surprise_rerank._documents import Document, Passage
-from surprise_rerank._errors import DataError
+from surprise_rerank import (
+    Candidates,
+    CosineScorer,
+    DataError,
+    Diversity,
+    Document,
+    Passage,
+    Pipeline,
+    Query,
+    Ranking,
+    SearchOptions,
+    TextReranker,
+)
+from surprise_rerank._candidates import Field
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant._schema import DENSE, ID
 from surprise_rerank.core.arrays import unit_rows
@@ -30,7 +39,6 @@ from surprise_rerank.rerank._diversity import (
     near_duplicates,
     relevances,
 )
-from surprise_rerank.rerank._scorers import CosineScorer
 
 SHARES = st.floats(0, 1)
 

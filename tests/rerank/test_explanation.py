@@ -9,21 +9,15 @@ from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._candidates import Ranking
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document, DynaMax, Passages, Pipeline, QuestionBackground, Ranking
 from surprise_rerank._explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
-from surprise_rerank._pipeline import Pipeline
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems._building import build_system
+from surprise_rerank.connectors.systems import build_system
 from surprise_rerank.connectors.systems._explaining import explain_ranking
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
-from surprise_rerank.encoders._passages import Passages
-from surprise_rerank.similarities._dynamax import DynaMax
 from surprise_rerank.similarities._token_matches import token_matches
-from surprise_rerank.thresholds._background import QuestionBackground
 
 WORDS = (
     *("dogs", "bark", "cats", "sleep", "wings", "lift", "air", "birds"),

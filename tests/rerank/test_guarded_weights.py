@@ -11,18 +11,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from surprise_rerank._candidates import Candidates, Field, Query, Ranking
-from surprise_rerank._documents import Document, Passage
-from surprise_rerank._errors import DataError
-from surprise_rerank._pipeline import Pipeline
-from surprise_rerank.rerank._fusion import FusionReranker, weighted_sum
-from surprise_rerank.rerank._scorers import DynaMaxScorer, RetrievedScorer
-from surprise_rerank.rerank._weight_fitting import (
-    WeightFit,
-    _smooth_ndcg,
-    fit_guarded,
-    refine_weights,
+from surprise_rerank import (
+    Candidates,
+    DataError,
+    Document,
+    DynaMaxScorer,
+    FusionReranker,
+    Passage,
+    Pipeline,
+    Query,
+    Ranking,
 )
+from surprise_rerank._candidates import Field
+from surprise_rerank.rerank import RetrievedScorer, WeightFit, fit_guarded
+from surprise_rerank.rerank._fusion import weighted_sum
+from surprise_rerank.rerank._weight_fitting import _smooth_ndcg, refine_weights
 
 Judged = tuple[Query, Candidates, Mapping[str, float]]
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from surprise_rerank._candidates import Candidates, Ranking
-from surprise_rerank._documents import Document, Passage
+from surprise_rerank import Candidates, Document, Passage, Ranking
 from surprise_rerank.rerank._grouping import at_most_of_each, merged_chunks, merged_neighbours, parent_of
 
 TEXT = "abcdefghijklmnopqrstuvwxyz"

@@ -10,11 +10,10 @@ import pytest
 from helpers.foreign import foreign
 from helpers.words import WordEncoder
 
-from surprise_rerank import Candidates, DataError, Document, Query, System, register_system
-from surprise_rerank.connectors._document_index import DocumentIndex
+from surprise_rerank import Candidates, DataError, Document, DocumentIndex, Query, System, register_system
 from surprise_rerank.connectors._ranked import RankedCollection
 from surprise_rerank.connectors.attached import Collection
-from surprise_rerank.connectors.qdrant._retrievers import DenseRetriever
+from surprise_rerank.connectors.qdrant import DenseRetriever
 from surprise_rerank.connectors.systems import BuiltSystem
 from surprise_rerank.connectors.systems import _register as register
 from surprise_rerank.rerank import CosineScorer, CrossEncoderScorer, FusionReranker, PayloadScorer

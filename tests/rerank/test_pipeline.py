@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._answers import SearchOptions
-from surprise_rerank._candidates import Candidates, Field, Query
-from surprise_rerank._documents import Document, Passage
-from surprise_rerank._errors import DataError
-from surprise_rerank._pipeline import Pipeline
-from surprise_rerank.rerank._scorers import DynaMaxScorer
+from surprise_rerank import (
+    Candidates,
+    DataError,
+    Document,
+    DynaMaxScorer,
+    Passage,
+    Pipeline,
+    Query,
+    SearchOptions,
+)
+from surprise_rerank._candidates import Field
 
 DOCUMENTS = tuple(Document(id=f"d{i}", text=text) for i, text in enumerate(["a wing", "the lift", "a drag"]))
 

@@ -10,17 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._candidates import Candidates, Query
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import (
+    Candidates,
+    CosineScorer,
+    DataError,
+    Document,
+    DynaMax,
+    DynaMaxScorer,
+    Ensemble,
+    FusionReranker,
+    Query,
+    SurpriseReranker,
+)
 from surprise_rerank.core.arrays import VectorSimilarity, unit_rows, vector_similarities
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.rerank._fusion import FusionReranker, surprise_normalized
-from surprise_rerank.rerank._scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
-from surprise_rerank.rerank._surprise import SurpriseReranker
-from surprise_rerank.similarities._dynamax import DynaMax
-from surprise_rerank.surprise._ensemble import Ensemble
+from surprise_rerank.rerank import RetrievedScorer
+from surprise_rerank.rerank._fusion import surprise_normalized
 from surprise_rerank.surprise.score import Surprise
 
 MODELS = ["gaussian", "pooled", "percentile", "empirical"]

@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._answers import SearchOptions
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
-from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank import (
+    CosineScorer,
+    DataError,
+    Document,
+    DynaMaxScorer,
+    FunctionEncoder,
+    PairedEncoder,
+    Passages,
+    SearchOptions,
+    TextReranker,
+)
 from surprise_rerank.connectors._ranked import StoredCandidates
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
-from surprise_rerank.encoders._function import FunctionEncoder
-from surprise_rerank.encoders._paired import PairedEncoder
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.rerank._auto import auto_of_texts
-from surprise_rerank.rerank._scorers import CosineScorer, DynaMaxScorer
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "a wing gives lift"]
 DOCUMENTS = [Document(f"d{i}", text) for i, text in enumerate([*TEXTS, "drag of a wing", "bread"])]

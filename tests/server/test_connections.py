@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 from helpers.serving import JSON, Log, served, wait_until, words_reranker
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.connectors.server import ServerOptions, create_app
 from surprise_rerank.connectors.server import _process as process
 from surprise_rerank.connectors.server._connections import LimitedConnection

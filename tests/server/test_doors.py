@@ -18,7 +18,7 @@ from helpers.serving import client_of, service_of
 from surprise_rerank import DataError, DocumentIndex, Ranking, load_encoder
 from surprise_rerank.connectors.qdrant._schema import ALL
 from surprise_rerank.connectors.qdrant._search.filters import filter_of
-from surprise_rerank.connectors.server._app import service_app
+from surprise_rerank.connectors.server import service_app
 from surprise_rerank.core._extras import is_installed
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -297,7 +297,8 @@ def test_a_task_of_mteb_gets_what_python_shows(place, tmp_path, options):
 
 
 def test_every_interface_takes_the_options_of_one_class():
-    from surprise_rerank._answers import OPTION_NAMES, SearchOptions, SearchSettings
+    from surprise_rerank import SearchOptions
+    from surprise_rerank._answers import OPTION_NAMES, SearchSettings
     from surprise_rerank.connectors.attached._settings import PipelineSettings
     from surprise_rerank.connectors.server._schemas import SearchRequest
     from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SetSettings

@@ -23,12 +23,10 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import StoreError
+from surprise_rerank import Document, Passages, StoreError
 from surprise_rerank.connectors.mcp import mcp_routes, mcp_server
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "dogs bark", "a wing gives lift"]

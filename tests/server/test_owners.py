@@ -15,8 +15,7 @@ from fastapi.testclient import TestClient
 from helpers.serving import Log, client_of, service_of, wait_until
 from helpers.words import WordEncoder
 
-from surprise_rerank import Document, DocumentIndex
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document, DocumentIndex
 from surprise_rerank.connectors.qdrant import ALL, IndexOptions
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
 from surprise_rerank.connectors.server._owners import Tokens

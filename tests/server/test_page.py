@@ -20,8 +20,7 @@ from helpers.serving import Log, client_of, served, service_of
 from helpers.words import WordEncoder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from surprise_rerank._documents import Document
-from surprise_rerank._places import Place
+from surprise_rerank import Document, Place
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app

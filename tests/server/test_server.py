@@ -17,11 +17,8 @@ from helpers.words import WordEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._candidates import Hit
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document, Hit, TextReranker
 from surprise_rerank._text_pool import OUTSIDE
-from surprise_rerank._text_reranker import TextReranker
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
 from surprise_rerank.connectors.server._ranking import shown_scores

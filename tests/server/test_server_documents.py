@@ -19,8 +19,7 @@ pytest.importorskip("fastapi")
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from surprise_rerank import Document, DocumentIndex
-from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank import DataError, Document, DocumentIndex, StoreError
 from surprise_rerank.connectors.qdrant import ALL, IndexOptions
 from surprise_rerank.connectors.qdrant._engines.edge_shard import optimize_elsewhere
 from surprise_rerank.connectors.qdrant._storage.folder import optimize_grown

@@ -29,10 +29,7 @@ from helpers.serving import (
 )
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, StoreError
-from surprise_rerank._pipeline import Pipeline
-from surprise_rerank._text_reranker import TextReranker
+from surprise_rerank import DataError, Document, Pipeline, StoreError, TextReranker
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
 from surprise_rerank.connectors.server import _process as process

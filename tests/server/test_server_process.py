@@ -20,14 +20,12 @@ import httpx
 from click.testing import CliRunner
 from helpers.serving import wait_until
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import SurpriseRerankError
+from surprise_rerank import Document, SurpriseRerankError, load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions
 from surprise_rerank.connectors.server._options import read_config
 from surprise_rerank.connectors.server._process import TOKEN_VARIABLE
 from surprise_rerank.core._extras import is_installed
-from surprise_rerank.encoders._loading import load_encoder
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.eval.cli.surprise_rerank.serve import serve
 

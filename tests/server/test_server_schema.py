@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from surprise_rerank._documents import Document
+from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import service_app
 

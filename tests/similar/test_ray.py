@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank import DataError, Document, StoreError
 from surprise_rerank.connectors._lucene.signal_handlers import kept_handlers
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant._writing import indexing

@@ -18,17 +18,13 @@ pytest.importorskip("pyarrow")
 
 from pyarrow import parquet
 
-from surprise_rerank import Document
-from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank import DataError, Document, Ensemble, Passages, StoreError, load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
 from surprise_rerank.connectors.similar import _comparing as comparing_module
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.encoders._loading import load_encoder
-from surprise_rerank.encoders._passages import Passages
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.eval.cli.surprise_rerank.main import main
-from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm
 from surprise_rerank.surprise.neighbours import KEY_BLOCK, nearest
 

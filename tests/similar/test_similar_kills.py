@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from surprise_rerank._errors import StoreError
+from surprise_rerank import StoreError
 from surprise_rerank.connectors.similar import RayCluster, SimilaritySettings, similar_documents
 from surprise_rerank.core.arrays import unit_rows
 

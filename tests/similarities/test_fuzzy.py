@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, DynaMax
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.similarities._dynamax import DynaMax
 
 PROPERTY = settings(max_examples=40, deadline=None)
 MEASURES = ["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]

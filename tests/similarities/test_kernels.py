@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.similarities import _kernels as kernels
 from surprise_rerank.similarities._kernels import own_memberships, pool_maxima

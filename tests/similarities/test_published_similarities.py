@@ -5,12 +5,11 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, DynaMax
 from surprise_rerank.core._extras import is_installed
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.similarities import definitions as by
 from surprise_rerank.similarities._bags import Bag, Texts
-from surprise_rerank.similarities._dynamax import DynaMax
 from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
 # Two texts in the plane. The products of their tokens: <a, a> = 1, <a, b> = 0, <b, b> = 4, <c, c> = 2,

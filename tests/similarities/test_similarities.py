@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError
 from surprise_rerank.core._extras import is_installed
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.similarities._bags import Bag, Texts

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank import TextSimilarity
-from surprise_rerank._candidates import Candidates, Query
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, MissingExtraError
+from surprise_rerank import Candidates, DataError, Document, MissingExtraError, Query, TextSimilarity
 from surprise_rerank.core._extras import is_installed
 from surprise_rerank.encoders.base import Kind, encode_queries
 from surprise_rerank.similarities.table import SIMILARITIES

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Ensemble
 from surprise_rerank.core.arrays import unit_rows, vector_similarities
-from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.anchor_scores import AnchorScores
 from surprise_rerank.surprise.score import Surprise
 

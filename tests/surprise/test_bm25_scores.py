@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank._documents import Document
+from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant._writing.kept_terms import FILE
 from surprise_rerank.core.arrays import Float64Array

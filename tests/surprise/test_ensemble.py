@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank import DataError, Ensemble, StoreError
 from surprise_rerank.core.arrays import vector_similarities
 from surprise_rerank.surprise import _ensemble as ensemble_module
-from surprise_rerank.surprise._ensemble import Ensemble
 
 elements = st.integers(-64, 64).map(lambda i: i / 16)
 

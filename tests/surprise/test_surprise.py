@@ -6,10 +6,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Ensemble
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
 from surprise_rerank.surprise.sampled import SampledEnsemble
 from surprise_rerank.surprise.score import (

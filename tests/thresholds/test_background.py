@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank._candidates import Candidates, Ranking
-from surprise_rerank._errors import DataError
+from surprise_rerank import Candidates, DataError, QuestionBackground, Ranking
 from surprise_rerank.thresholds import monitor, promise
-from surprise_rerank.thresholds._background import QuestionBackground, lines_of
+from surprise_rerank.thresholds._background import lines_of
 from surprise_rerank.thresholds.varied_questions import NEAR, question_shares, varied_questions
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from surprise_rerank import Ensemble
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.surprise._ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise
 
 

@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank import DocumentIndex, Passages
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError, NoBackgroundError
-from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank import DataError, Document, DocumentIndex, NoBackgroundError, Passages
+from surprise_rerank.connectors.qdrant import IndexOptions, Location
 from surprise_rerank.connectors.systems import _backgrounds as backgrounds
 from surprise_rerank.eval.cli.surprise_rerank.status import _report
 from surprise_rerank.thresholds._verdicts import NOT_MEASURED_PASSAGES

@@ -10,13 +10,13 @@ import pytest
 from helpers.words import WordEncoder
 from qdrant_client import models
 
-from surprise_rerank._candidates import Verdict, verdict_json
-from surprise_rerank._documents import Document
-from surprise_rerank._errors import DataError
+from surprise_rerank import DataError, Document, Verdict
+from surprise_rerank._candidates import verdict_json
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.encoders.base import Kind
+from surprise_rerank.thresholds import AnswerChance
 from surprise_rerank.thresholds import _verdicts as verdicts
-from surprise_rerank.thresholds._verdicts import USUAL_CHANCE, AnswerChance
+from surprise_rerank.thresholds._verdicts import USUAL_CHANCE
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 LATIN = frozenset({"LATIN"})
