@@ -210,14 +210,14 @@ class Pipeline:
             }
             with span("RETRIEVER", "surprise_rerank.retrieve", attributes) as retrieved_counts:
                 pool = pipeline.retriever.retrieve(query, depth, fields)
-                retrieved_counts["surprise_rerank._candidates"] = len(pool)
+                retrieved_counts["surprise_rerank.candidates"] = len(pool)
             pool = replace(pool, unit=options.unit)
             retrieved = time.perf_counter()
             pool, background, least = pipeline._judge(pool, settings.get("min_percentile"))
             attributes = {
                 "reranker.model_name": None if self.reranker is None else type(self.reranker).__name__,
                 "reranker.top_k": top_k,
-                "surprise_rerank._candidates": len(pool),
+                "surprise_rerank.candidates": len(pool),
             }
             with span("RERANKER", "surprise_rerank.rerank", attributes):
                 ranking = ranked(query, pool, self.reranker, background, least)
@@ -240,7 +240,7 @@ class Pipeline:
             if options.context and len(shown):
                 shown = _with_context(shown, pipeline.retriever, options.context)
             verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
-            counts.update({"surprise_rerank._documents": len(shown), **verdict})
+            counts.update({"surprise_rerank.documents": len(shown), **verdict})
         times = (encoded - started, retrieved - encoded, time.perf_counter() - retrieved)
         seconds = dict(zip(("encoding", "retrieval", "re-ranking"), times, strict=True))
         return Answer(query, pool, ranking, shown, background, seconds)

@@ -107,7 +107,7 @@ class TextPools:
                 "RETRIEVER", "surprise_rerank.fetch", {"surprise_rerank.asked": len(wanted_ids)}
             ) as counts:
                 fetched = self.stored.candidates(query, wanted_ids, needs)
-                counts["surprise_rerank._documents"] = len(set(fetched.ids))
+                counts["surprise_rerank.documents"] = len(set(fetched.ids))
             stored = _at_positions(fetched, positions, batch.ids)
             stored_positions = frozenset(stored.ids)
             rows = [row for row in rows if positions[row] not in stored_positions]

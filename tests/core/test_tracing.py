@@ -112,10 +112,10 @@ def test_given_texts_are_fetched_or_encoded_and_ranked(index, spans):
     require_children([ended[0], *ended[3:]], ended[-1])
     require_children(ended[1:3], ended[3])
     _, fetch, texts, _, rerank, chain = (dict(ended_span.attributes or {}) for ended_span in ended)
-    assert (fetch["surprise_rerank.asked"], fetch["surprise_rerank._documents"]) == (3, 2)
+    assert (fetch["surprise_rerank.asked"], fetch["surprise_rerank.documents"]) == (3, 2)
     assert (texts["surprise_rerank.side"], texts["surprise_rerank.texts"]) == ("document", 2)
-    assert (rerank["reranker.top_k"], rerank["surprise_rerank._candidates"]) == (2, 4)
-    assert (chain["surprise_rerank.top_k"], chain["surprise_rerank._documents"]) == (2, 2)
+    assert (rerank["reranker.top_k"], rerank["surprise_rerank.candidates"]) == (2, 4)
+    assert (chain["surprise_rerank.top_k"], chain["surprise_rerank.documents"]) == (2, 2)
 
 
 class BrokenRetriever:

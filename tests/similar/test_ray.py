@@ -18,8 +18,8 @@ from helpers.words import WordEncoder
 from surprise_rerank import DataError, Document, StoreError
 from surprise_rerank.connectors._lucene.signal_handlers import kept_handlers
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant._schema import STORED_FIELDS
 from surprise_rerank.connectors.qdrant._writing import indexing
-from surprise_rerank.connectors.qdrant._writing.copying import STORED_FIELDS
 from surprise_rerank.connectors.similar import RayCluster, RayEncoder, SimilaritySettings, similar_documents
 from surprise_rerank.core.arrays import unit_rows
 

@@ -22,7 +22,8 @@ JOB = """
 import sys, time
 import numpy as np
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
-from surprise_rerank.connectors.similar import comparing, corpus, settings
+from surprise_rerank.connectors.similar import _comparing as comparing, _corpus as corpus
+from surprise_rerank.connectors.similar import _settings as settings
 
 corpus.CHUNK = 64
 settings._PART_ROWS["surprise"] = 32
