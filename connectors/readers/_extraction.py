@@ -168,7 +168,7 @@ class Extractor:
             answer = process.stdout.readline()
         except BrokenPipeError:
             answer = b""
-        if not answer:
+        if not answer.endswith(b"\n"):  # nothing, or a part: the process has ended
             self._process = None
             process.communicate()
             # faulthandler ends a process with 1, and so does what a library throws.
@@ -216,9 +216,10 @@ def _serve(seconds: float) -> None:
         raw = sys.stdin.buffer.read(size)
         # A thread of C: it ends this process also while a library holds Python's lock.
         faulthandler.dump_traceback_later(seconds, exit=True, file=sys.stderr)
-        answers.write(json.dumps(_answer(raw, _READERS[suffix])).encode() + b"\n")
+        answer = _answer(raw, _READERS[suffix])
+        faulthandler.cancel_dump_traceback_later()  # what is read may be sent, however long that takes
+        answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
-        faulthandler.cancel_dump_traceback_later()
 
 
 def _answer(raw: bytes, reader: Callable[[bytes], ExtractedText]) -> list[Any]:

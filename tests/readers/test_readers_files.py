@@ -185,10 +185,16 @@ def test_what_a_library_raises_is_of_that_file_alone():
     assert extraction_module._answer(b"", broken) == told
 
 
-def test_a_reader_that_crashes_is_not_called_late(tmp_path, monkeypatch):
-    # As a panic of a library in Rust: no Exception of Python, and an exit code of 1.
+@pytest.mark.parametrize(
+    "end",
+    [
+        "raise BaseException('panic')",  # as a library in Rust: no Exception of Python, and an exit code of 1
+        """print('["text", "hal', end='')""",  # killed while it sends
+    ],
+)
+def test_a_reader_that_crashes_is_not_called_late(tmp_path, monkeypatch, end):
     def crashing() -> subprocess.Popen[bytes]:
-        code = "import sys; sys.stdin.buffer.readline(); raise BaseException('panic')"
+        code = f"import sys; sys.stdin.buffer.readline(); {end}"
         return subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, stderr=subprocess.DEVNULL)
 
     write(tmp_path / "in", {"a.md": "text", "b.txt": "text"})
