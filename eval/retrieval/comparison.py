@@ -225,7 +225,7 @@ def _comparison(
         f"difference to {baseline} ({short(results[baseline].values[measure])}) in {measure}",
         (series,),
         f"Lines are 95 % BCa intervals over {len(evaluation.qrels)} questions.",
-        finding=f"Of {len(ordered)} systems the interval lies above 0 for {above}, and below 0 for {below}.",
+        finding=f"Intervals that lie above 0: {above} of {len(ordered)}; below 0: {below}.",
     )
 
 
