@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from types import FrameType
 from typing import IO, Any, NoReturn
@@ -27,17 +28,44 @@ class Interrupted(click.ClickException):
 
 
 class Commands(click.Group):
-    """A group of commands whose interruption is an `Interrupted`, before click adds an empty line."""
+    """A group of commands whose interruption is an `Interrupted`, before click adds an empty line.
+
+    An option with one value is refused where it comes twice: click takes the last one without a word.
+    """
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """Read the options."""
         with when_interrupted(""):
             return super().make_context(*arguments, **more)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options of the group itself."""
+        _refuse_repeated(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and look through its options."""
+        name, command, arguments = super().resolve_command(ctx, args)
+        if command is not None:
+            _refuse_repeated(click.Context(command, parent=ctx, info_name=name), arguments)
+        return name, command, arguments
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run what was asked for."""
         with when_interrupted(""):
             return super().invoke(ctx)
+
+
+def _refuse_repeated(ctx: click.Context, args: list[str]) -> None:
+    try:
+        _, _, order = ctx.command.make_parser(ctx).parse_args(list(args))
+    except click.UsageError:  # which comes again where the options are read
+        return
+    for option, times in Counter(order).items():
+        if times > 1 and isinstance(option, click.Option) and not (option.multiple or option.is_flag):
+            raise click.UsageError(f"{option.opts[0]} is given {times} times; give it once", ctx)
 
 
 _interruptions: list[int] = []

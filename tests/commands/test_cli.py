@@ -229,7 +229,9 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], str, str]] = [
 @pytest.mark.parametrize(("change", "options", "named"), BAD_INPUT)
 def test_bad_input_is_one_line_before_anything_is_measured(run, beir, change, options, named):
     change(beir)
-    assert named in error_line(run("--dataset", beir, *options.replace("BEIR", str(beir)).split(), "-q"))
+    arguments = options.replace("BEIR", str(beir)).split()
+    dataset = () if "--dataset" in arguments else ("--dataset", beir)
+    assert named in error_line(run(*dataset, *arguments, "-q"))
 
 
 def test_without_a_network_the_line_tells_where_data_sets_are_looked_for(tmp_path):

@@ -45,6 +45,7 @@ USES = [
         "cannot reach the Qdrant server",
     ),
     ("index docs.jsonl --index http://localhost:1", "names no collection; give a url such as"),
+    (f"index docs.jsonl --id-field a --id-field b {OWN}", "--id-field is given 2 times; give it once"),
     (f"index docs.jsonl --delete d1 {OWN}", "--delete-where go without each other, SOURCE"),
     (f"index --delete d1 --delete-where {{}} {OWN}", "--delete-where go without each other, SOURCE"),
     ("index docs.jsonl --index docs.jsonl", "docs.jsonl is a file"),

@@ -249,8 +249,11 @@ def test_the_command_line_has_tenants(tmp_path, monkeypatch):
     assert (removed["removed"], removed["documents"]) == (1, 29)  # 2 is cord's
     condition = json.dumps({"must": [{"key": "id", "match": {"value": "2"}}]})
     for where, left in ((condition, 28), ("{}", 19)):
-        removed = json.loads(run("index", "--delete-where", where, "--tenant", "cord", "--json"))
-        assert removed["documents"] == left
+        said = CliRunner().invoke(
+            command, ["index", "--delete-where", where, "--tenant", "cord", "--json", *own]
+        )
+        assert json.loads(said.stdout)["documents"] == left
+        assert "of the ids" not in said.stderr  # of which none was named
 
 
 def test_an_index_with_tenants_is_not_searched_for_nobody(open_index):

@@ -364,7 +364,7 @@ def _deleted(
         left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
     out.result(values, [f"{location}: {removed} removed; {left} documents"])
-    if missing := len(set(ids)) - removed:
+    if ids and (missing := len(set(ids)) - removed):
         out.note(f"{missing} of the ids are not in the index")
     return True
 
