@@ -119,7 +119,7 @@ def opened(urls: Sequence[str], patience: float = 300.0, **more: Any) -> Documen
 
 def answer(index: DocumentIndex, query: Query) -> Answer:
     """Ids and scores of the best documents of part 0."""
-    ranking = index.search(query, _DEPTH, options=_OLD)
+    ranking = index.corpus.search(query, _DEPTH, options=_OLD)
     return ranking.ids, tuple(np.asarray(ranking.scores["cosine"]).tolist())
 
 

@@ -79,7 +79,7 @@ def way(name: str, index: DocumentIndex, depth: int) -> Way:
     """A system, as `SYSTEMS` names it."""
     name, _, texts = name.partition("+")
     system, _, mode = name.partition("/")
-    built = build_system(system, index, mode=mode or None)  # type: ignore[arg-type]
+    built = build_system(system, index.corpus, mode=mode or None)  # type: ignore[arg-type]
     fields = built.needs | ({"documents"} if texts else frozenset())
 
     def ranked(query: Query) -> Ranking:
@@ -93,7 +93,7 @@ def way(name: str, index: DocumentIndex, depth: int) -> Way:
 
 def requests(way: Way, index: DocumentIndex, queries: Sequence[Query]) -> float:
     """Requests of a question on average."""
-    storage: Any = index.storage
+    storage: Any = index.corpus.storage
     engine = storage.engine
     storage.engine = counting = _Counting(engine)
     for query in queries:

@@ -8,9 +8,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from qdrant_client import models
@@ -19,16 +19,15 @@ from surprise_rerank import _border as border
 from surprise_rerank._documents import Document
 from surprise_rerank._errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.connectors._progress import Terminal, total_of
-from surprise_rerank.connectors._stored_index import StoredIndex
+from surprise_rerank.connectors._searchable import SearchableCollection, status_of
 from surprise_rerank.connectors.qdrant._languages import language_of
 from surprise_rerank.connectors.qdrant._lexical import Bm25
 from surprise_rerank.connectors.qdrant._location import MEMORY, Location
 from surprise_rerank.connectors.qdrant._manifest import IndexOptions, Manifest, StatisticsRecord
-from surprise_rerank.connectors.qdrant._schema import (
-    ALL,
-    PASSAGES,
-)
+from surprise_rerank.connectors.qdrant._schema import ALL, ID, PASSAGES
+from surprise_rerank.connectors.qdrant._search.index_corpus import IndexCorpus
 from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools, WithOtherTenants
+from surprise_rerank.connectors.qdrant._search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._storage.opening import (
     check_new,
@@ -66,24 +65,27 @@ def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatena
 
     @functools.wraps(change)
     def changed(self: Index, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.changing.get(), self.storage.engine.changing():
+        with self.changing.get(), self.corpus.points.changing():
             return change(self, *args, **kwargs)
 
     return changed
 
 
-class DocumentIndex(NeverCopied, StoredIndex):
+class DocumentIndex(NeverCopied, SearchableCollection):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
 
     Attributes:
-        storage: the points, and the files beside them.
+        corpus: the documents as retrievers read them.
         is_closed: whether `close` was called.
     """
 
+    corpus: IndexCorpus
+
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
-        super().__init__(storage, encoder)
+        super().__init__(IndexCorpus(storage, encoder))
+        self.corpus.owner, self.is_closed = self, False
         _opened.add(self)
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
         self.changing = PerProcess(threading.RLock)
@@ -116,15 +118,50 @@ class DocumentIndex(NeverCopied, StoredIndex):
         return cls(open_storage(Location.of(location), expected, options, collection_settings or {}), model)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.storage.location.folder == MEMORY:
+        location = self.corpus.storage.location
+        if location.folder == MEMORY:
             raise StoreError("an index in memory cannot be pickled; open it in a folder or on a server")
-        return _opened_again, (type(self), self.storage.location, self._encoder)
+        return _opened_again, (type(self), location, self.corpus.given_encoder)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The model and the options that the index was made with."""
+        return self.corpus.manifest
+
+    def ids(
+        self,
+        *,
+        filter: models.Filter | None = None,  # noqa: A002 - as searches have it
+        tenant: str | None = None,
+    ) -> Iterator[str]:
+        """Return the ids of all documents, or of those that a filter lets through, always in the same order.
+
+        A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
+        """
+        pools = IndexPools(self.corpus.storage, 1.0, tenant)
+        records = pools.first_points((ID, self.manifest.options.key_field), filter)
+        return chain.from_iterable(pools.names([record]).values() for record in records)
+
+    def ensemble(self, sample_size: int = 4096) -> Ensemble:
+        """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
+        return self.corpus.ensemble(sample_size)
+
+    def status(self) -> CollectionStatus:
+        """Report what the index holds, and how far its statistics are behind its ensemble."""
+        storage, latest = self.corpus.storage, self.manifest.latest
+        behind = 0 if latest is None else statistics.documents_behind(storage, latest)
+        return status_of(self.corpus, self.corpus.points.count(), manifest=self.manifest, behind=behind)
+
+    def close(self) -> None:
+        """Write what is pending; close files and connections, and release locks."""
+        self.is_closed = True
+        self.corpus.storage.close()
 
     def use_encoder(self, encoder: Encoder) -> None:
         """Encode questions by this model from now on; an IndexMismatchError if it is not the index's."""
         model = as_encoder(encoder)
         self.manifest.check(Manifest.of(model), self.where)
-        self._encoder = model
+        self.corpus.given_encoder = model
 
     @_exclusive
     def sync(
@@ -155,18 +192,18 @@ class DocumentIndex(NeverCopied, StoredIndex):
         border.optional(border.instance, "encoded", encoded, Encoded)
         tenant = None if border.optional(border.text, "tenant", tenant) == ALL else tenant
         if encoded is None:
-            self.manifest.check_precision(self.encoder, self.storage.where)
-        maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
+            self.manifest.check_precision(self.encoder, self.corpus.storage.where)
+        maker = PointMaker(self.manifest.options, self.encoder, self.corpus.statistics())
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
-            indexer = Indexer(self.storage.engine, points, maker, work, self._settle_words, tenant, replace)
-            with self.counting_changes(lambda: indexer.changed):
+            indexer = Indexer(self.corpus.points, points, maker, work, self._settle_words, tenant, replace)
+            with self.corpus.counting_changes(lambda: indexer.changed):
                 report = indexer.run(documents, prune=prune, encoded=encoded)
-        self._density = None
+        self.corpus.forget_density()
         if not background:
             return report
         begun = time.perf_counter()
-        look_after_backgrounds(self, show_progress=show_progress)
+        look_after_backgrounds(self.corpus, show_progress=show_progress)
         return dataclasses.replace(report, background_seconds=time.perf_counter() - begun)
 
     @_exclusive
@@ -184,11 +221,12 @@ class DocumentIndex(NeverCopied, StoredIndex):
         """
         if ids is None and filter is None and border.optional(border.text, "tenant", tenant) in (None, ALL):
             raise DataError("say what is to be deleted: give ids=, filter=, or the name of a tenant=")
-        self._density, key, removed = None, self.manifest.options.key_field, 0
-        records = IndexPools(self.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)
-        with self._changing_points() as points, self.counting_changes(lambda: removed):
+        key, removed = self.manifest.options.key_field, 0
+        self.corpus.forget_density()
+        records = IndexPools(self.corpus.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)
+        with self._changing_points() as points, self.corpus.counting_changes(lambda: removed):
             while part := list(islice(records, _LOOKED_UP)):
-                self.storage.engine.claim()  # who may not write has changed nothing
+                self.corpus.points.claim()  # who may not write has changed nothing
                 removed += len(part)
                 delete_documents(points, [(r.payload[key], r.payload.get(PASSAGES, 1)) for r in part])
         return removed
@@ -199,7 +237,7 @@ class DocumentIndex(NeverCopied, StoredIndex):
 
         A server does that by itself, later; see docs/indexing.md. All segments with such texts are rewritten.
         """
-        self.storage.engine.purge()
+        self.corpus.points.purge()
 
     @_exclusive
     def rebuild(
@@ -226,30 +264,30 @@ class DocumentIndex(NeverCopied, StoredIndex):
             DataError: if a stored document's file or row is there and cannot be read now.
         """
         check_new(options, collection_settings, show_progress=show_progress, background=background)
-        earlier = kept_by_unit(self) if background else []
+        earlier = kept_by_unit(self.corpus) if background else []
         model = paired_encoder(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
-        version = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
+        version = self.corpus.storage.successor(Manifest.of(model, chosen), collection_settings or {})
         try:
             successor = type(self)(version, model)
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
-                statistics.carry_over(self.storage, version)
+                statistics.carry_over(self.corpus.storage, version)
             tenant = chosen.tenant
             if tenant is not None and tenant == self.manifest.options.tenant:
-                documents = WithOtherTenants(documents, self.storage)
+                documents = WithOtherTenants(documents, self.corpus.storage)
             report = successor.sync(documents, prune=True, show_progress=show_progress, background=False)
-            require_nothing_lost(self.storage, version, documents)
-            kept = successor.statistics()
+            require_nothing_lost(self.corpus.storage, version, documents)
+            kept = successor.corpus.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble
                 statistics.refresh(version, kept, lambda count: None)
             version.promote()
         except BaseException:
             version.close()
             raise
-        before = self.storage
-        self._encoder = model
-        self._use(version, successor._terms, successor._statistics)
+        before = self.corpus.storage
+        self.corpus.given_encoder = model
+        self.corpus.use(version, successor.corpus.terms)
         try:
             before.release()
         finally:
@@ -257,7 +295,7 @@ class DocumentIndex(NeverCopied, StoredIndex):
         if not background:
             return report
         begun = time.perf_counter()
-        measure_again(self, earlier, show_progress=show_progress)
+        measure_again(self.corpus, earlier, show_progress=show_progress)
         return dataclasses.replace(report, background_seconds=time.perf_counter() - begun)
 
     @classmethod
@@ -295,16 +333,16 @@ class DocumentIndex(NeverCopied, StoredIndex):
 
     def _settle_words(self, documents: Sequence[Document]) -> Bm25 | None:
         """The settings of words, whose language the first documents decide, where nobody named it."""
-        words = self._words
+        words = self.corpus.bm25
         if self.manifest.language or not documents:
             return words
         language = language_of([document.content for document in documents])
-        self.storage.save(dataclasses.replace(self.manifest, language=language))
+        self.corpus.storage.save(dataclasses.replace(self.manifest, language=language))
         return self.manifest.words
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:
-        kept = None if self.manifest.options.bm25 is None else self._terms
-        return changing_points(self.storage.engine, kept)
+        kept = None if self.manifest.options.bm25 is None else self.corpus.terms
+        return changing_points(self.corpus.points, kept)
 
     @_exclusive
     def set_ensemble(
@@ -335,7 +373,9 @@ class DocumentIndex(NeverCopied, StoredIndex):
         border.equal("the ensemble's dimension", ensemble.dimension, self.manifest.dimension, advice)
         documents = self.ensemble() if shrink_mean or shrink_deviation else None
         shrinks = {"shrink_mean": shrink_mean, "shrink_deviation": shrink_deviation}
-        statistics.set_latest(self.storage, Statistics.of(ensemble, source, documents=documents, **shrinks))
+        statistics.set_latest(
+            self.corpus.storage, Statistics.of(ensemble, source, documents=documents, **shrinks)
+        )
         return self.refresh_statistics(show_progress=show_progress)
 
     @_exclusive
@@ -351,7 +391,7 @@ class DocumentIndex(NeverCopied, StoredIndex):
         texts = border.texts("questions", questions, least=1)
         now, _ = self._latest()
         extended = now.extended(self.encoder.encode(texts, kind="query").dense)
-        statistics.set_latest(self.storage, extended)
+        statistics.set_latest(self.corpus.storage, extended)
         return extended.record.count
 
     @_exclusive
@@ -366,23 +406,23 @@ class DocumentIndex(NeverCopied, StoredIndex):
         """
         border.flags(show_progress=show_progress)
         latest, record = self._latest()
-        total = statistics.documents_behind(self.storage, record)
+        total = statistics.documents_behind(self.corpus.storage, record)
         with Terminal(quiet=not show_progress).bar("statistics", total, "documents") as advance:
-            changed = statistics.refresh(self.storage, latest, advance)
-        self._statistics = latest
-        return changed
+            return statistics.refresh(self.corpus.storage, latest, advance)
 
     def _latest(self) -> tuple[Statistics, StatisticsRecord]:
-        record = self.storage.reload().latest
+        record = self.corpus.storage.reload().latest
         if record is None:
-            raise IndexMismatchError(f"{self.storage.where} has no ensemble yet; set one with set_ensemble")
-        return statistics.load(self.storage, record, self.manifest.model), record
+            raise IndexMismatchError(
+                f"{self.corpus.storage.where} has no ensemble yet; set one with set_ensemble"
+            )
+        return statistics.load(self.corpus.storage, record, self.manifest.model), record
 
 
 def _opened_again(kind: type[DocumentIndex], location: Location, encoder: Encoder | None) -> DocumentIndex:
     """The index that a pickle names: the one that this process has open, or else one that is opened."""
     for index in list(_opened):
-        is_same = type(index) is kind and index.storage.location == location
-        if is_same and not index.is_closed and (index._encoder is None) == (encoder is None):
+        is_same = type(index) is kind and index.corpus.storage.location == location
+        if is_same and not index.is_closed and (index.corpus.given_encoder is None) == (encoder is None):
             return index
     return kind.open(location, encoder)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Unpack, cast
+from typing import Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from surprise_rerank._candidates import Query, Ranking
 from surprise_rerank._documents import stripped_question
 from surprise_rerank._errors import NoBackgroundError
 from surprise_rerank._pipeline import Pipeline
-from surprise_rerank.connectors._ranked import RankedCollection
+from surprise_rerank.connectors._searchable import SearchableCollection
 from surprise_rerank.thresholds._verdicts import NO_MATCH
 
 # What one collection says of a question counts before what another one says, in this order.
@@ -41,17 +41,20 @@ class Federation:
 
     def __init__(
         self,
-        collections: Mapping[str, RankedCollection] | Sequence[RankedCollection],
+        collections: Mapping[str, SearchableCollection] | Sequence[SearchableCollection],
         system: str | None = None,
     ) -> None:
         border.optional(border.text, "system", system)
-        kind = cast(type[Any], RankedCollection)  # a type checker allows no abstract class here
         if not isinstance(collections, Mapping):
-            listed = list(border.instances("collections", collections, kind, "open or attach one"))
+            listed = list(
+                border.instances("collections", collections, SearchableCollection, "open or attach one")
+            )
             advice = "give them by name, as {name: collection}"
             border.distinct("places of collections", (collection.where for collection in listed), advice)
             collections = {collection.where: collection for collection in listed}
-        border.mapping("collections", collections, lambda name, value: border.instance(name, value, kind))
+        border.mapping(
+            "collections", collections, lambda name, value: border.instance(name, value, SearchableCollection)
+        )
         border.some("collections", collections, "give some, as a list or by name")
         self.pipelines = {name: collection.pipeline(system) for name, collection in collections.items()}
         for name, pipeline in self.pipelines.items():

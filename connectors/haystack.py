@@ -208,8 +208,8 @@ class SurpriseRetriever(_Component):
         most = self.top_k if top_k is None else border.count("top_k", top_k)
         pipeline, chosen = self._get(), filters or self.filters
         if chosen:
-            index = narrowable(pipeline.retriever).index
-            pipeline = pipeline.with_options(filter=from_haystack(chosen, index.metadata_key, index.id_key))
+            corpus = narrowable(pipeline.retriever).corpus
+            pipeline = pipeline.with_options(filter=from_haystack(chosen, corpus.metadata_key, corpus.id_key))
         ranking = pipeline.search(query, most, unit=self.unit)
         documents = []
         for hit, name in zip(ranking, ranking.line_ids, strict=True):

@@ -171,7 +171,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         border.instance("pipeline", pipeline, Pipeline)
         border.count("similarity_top_k", similarity_top_k)
         if isinstance(filters, MetadataFilters):
-            filters = from_llama_index(filters, narrowable(pipeline.retriever).index.metadata_key)
+            filters = from_llama_index(filters, narrowable(pipeline.retriever).corpus.metadata_key)
         self.pipeline = pipeline.with_options(filter=filters, unit=unit)
         self.similarity_top_k = similarity_top_k
         self._store: Any = None  # of LlamaIndex, which gives whole nodes

@@ -368,7 +368,7 @@ def _facts(opened: OpenedIndex, tenant: str | None) -> dict[str, Any]:
     pipeline, keys = opened.pipeline_of(), Counter[str]()
     background = pipeline.current_background()
     if index is not None:
-        for document in index.sample_documents(_SAMPLED):
+        for document in index.corpus.sample_documents(_SAMPLED):
             keys.update(list(document.metadata))
     return {
         "state": "ready",

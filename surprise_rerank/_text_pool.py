@@ -38,7 +38,7 @@ _NONE = "give one for each, None where there is none"
 
 
 class StoredDocuments(Protocol):
-    """What has vectors of documents by id, such as `connectors.ranked.StoredCandidates`."""
+    """What has vectors of documents by id, such as `connectors._searchable.StoredCandidates`."""
 
     @property
     def pooling(self) -> float:

@@ -79,7 +79,7 @@ def require_one_ranking(index: DocumentIndex, first: Candidates, *others: Candid
     A server's scores are equal but for their rounding to float32, and ordered but for what that makes equal.
     """
     for other in others:
-        if index.engine != "server":
+        if index.corpus.engine != "server":
             assert other.ids == first.ids
             np.testing.assert_array_equal(other.scores["surprise"], first.scores["surprise"])
             continue

@@ -86,7 +86,7 @@ class ForeignPools(Pools):
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id; see `SearchedCollection.fetch`."""
+        """Documents by id; see `Corpus.fetch`."""
         points = self.points_of(ids)
         records = self._retrieved([point for point in points.values() if point is not None], fields)
         stored = {name: records[str(point)] for name, point in points.items() if str(point) in records}

@@ -142,7 +142,7 @@ class PipelineSettings:
             require_background(None, self.min_percentile)
 
     def pipeline(self) -> Pipeline:
-        """A pipeline on the index; errors are those of `open_index` and of `RankedCollection.pipeline`."""
+        """A pipeline on the index; errors are those of `open_index` and `Collection.pipeline`."""
         return self.open_index().pipeline(self.system, **self.search_settings)
 
     def text_reranker(self) -> TextReranker:

@@ -23,6 +23,7 @@ from surprise_rerank.connectors.qdrant._retrievers import (
     narrowable,
 )
 from surprise_rerank.connectors.qdrant._schema import Record
+from surprise_rerank.connectors.qdrant._search.corpus import Corpus, Words
 from surprise_rerank.connectors.qdrant._search.pools import (
     Asked,
     Plan,
@@ -41,7 +42,6 @@ from surprise_rerank.connectors.qdrant._search.queries import (
     request,
     sparse_stage,
 )
-from surprise_rerank.connectors.qdrant._search.searched import SearchedCollection, Words
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
@@ -66,32 +66,32 @@ class SparseRetriever(ExplainingRetriever):
         DataError: if the index has no sparse vectors.
     """
 
-    index: SearchedCollection
+    corpus: Corpus
     options: SearchOptions = NO_OPTIONS
 
     def __post_init__(self) -> None:
-        if self.index.words is None:
+        if self.corpus.words is None:
             raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""
-        pools, sparse = self.index.pools, self.vector(query.text)
+        pools, sparse = self.corpus.pools, self.vector(query.text)
         if not pools.is_apart(self.words.vector):
             pool = pools.run(replace(self.finding(sparse, depth), fields=fields), "bm25")
         else:
             ids, scores = self.search(query.text, depth)
-            pool = self.index.fetch(ids, fields, skip_missing=True)
+            pool = self.corpus.fetch(ids, fields, skip_missing=True)
             by_id = dict(zip(ids, scores, strict=True))
             pool = replace(pool, scores={"bm25": np.array([by_id[name] for name in pool.ids], np.float64)})
-        return replace(pool, notes=(*pool.notes, *self.index.notes_of_words(pool)))
+        return replace(pool, notes=(*pool.notes, *self.corpus.notes_of_words(pool)))
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return in_words(self.index, self._plan(self.vector(query.text))(depth), self.options)
+        return in_words(self.corpus, self._plan(self.vector(query.text))(depth), self.options)
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""
-        pools, sparse = self.index.pools, self.vector(query)
+        pools, sparse = self.corpus.pools, self.vector(query)
         (result,) = pools.best(Search(self._plan(sparse), depth, frozenset(), self.options))
         best, names = best_of(result.records, pools), pools.names(result.records)
         present = [key for key in best if key in names]
@@ -99,7 +99,7 @@ class SparseRetriever(ExplainingRetriever):
 
     def score(self, query: str, ids: Sequence[str]) -> Float64Array:
         """(n,) exact scores of these documents, of the best passage each; 0 where no word matches."""
-        pools = self.index.pools
+        pools = self.corpus.pools
         keys = pools.keys(list(dict.fromkeys(ids)))
         requests = {"bm25": self.scoring(self.vector(query), list(keys.values()))}
         best = best_of(pools.every(requests)["bm25"], pools)
@@ -114,7 +114,7 @@ class SparseRetriever(ExplainingRetriever):
         sparse = self.vector(query)
         if not len(sparse.indices):
             return Moments.of(np.zeros(0))
-        best = self.index.pools.every({"best": self.measuring(sparse)})["best"]
+        best = self.corpus.pools.every({"best": self.measuring(sparse)})["best"]
         return self.measured(sparse, best)
 
     def vector(self, query: str) -> SparseVector:
@@ -127,7 +127,7 @@ class SparseRetriever(ExplainingRetriever):
 
     def scoring(self, sparse: SparseVector, keys: Sequence[str]) -> tuple[Asked, int]:
         """A request for the scores of those of these documents that share a word, for `Pools.every`."""
-        pools, plan = self.index.pools, self._plan(sparse)
+        pools, plan = self.corpus.pools, self._plan(sparse)
         search = Search(plan, 1, frozenset(), SearchOptions(filter=pools.among(keys)))
         documents = len(keys) if len(sparse.indices) else 0
         return (lambda limit: pools.request(plan(limit), limit, search, search.options)), documents
@@ -146,19 +146,19 @@ class SparseRetriever(ExplainingRetriever):
 
     def worth(self, sparse: SparseVector, best: float) -> float | None:
         """How many words of a question its best score is worth; see `Candidates.words`."""
-        words, index = self.words, self.index
-        if words.idf or not words.counts or unread(index.model, index.language) or not len(sparse.indices):
+        words, corpus = self.words, self.corpus
+        if words.idf or not words.counts or unread(corpus.model, corpus.language) or not len(sparse.indices):
             return None
         return best / float(sparse.values.mean())
 
     def tells_moments(self, depth: int) -> bool:
         """Whether a search at a depth finds what `measured` is told: nothing narrows it."""
-        return self.options == NO_OPTIONS and self.index.tenant is None and depth >= _BEST
+        return self.options == NO_OPTIONS and self.corpus.tenant is None and depth >= _BEST
 
     @property
     def words(self) -> Words:
         """The collection's."""
-        sparse = self.index.words
+        sparse = self.corpus.words
         assert sparse is not None
         return sparse
 
@@ -199,7 +199,7 @@ class HybridRetriever(ExplainingRetriever):
     vectors, and with `feedback` for similarities to a second question.
     """
 
-    index: SearchedCollection
+    corpus: Corpus
     lexical: LexicalIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
@@ -215,23 +215,23 @@ class HybridRetriever(ExplainingRetriever):
         document count. What was added beside a collection takes two more. Words that are elsewhere take more.
         """
         words = self.lexical
-        if isinstance(words, SparseRetriever) and words.index is self.index:
+        if isinstance(words, SparseRetriever) and words.corpus is self.corpus:
             return self._together(words, query, depth, fields)
-        pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
+        pool = self.corpus.search(query, depth, fields, exact=self.exact, options=self.options)
         ids, scores = words.search(query.text, depth)
         kept = in_turn(depth, pool.ids, ids)
         missing = [name for name in kept if name not in set(pool.ids)]
         pool = pool.take([row for row, name in enumerate(pool.ids) if name in kept])
         if missing:
-            pool = pool.join(self.index.fetch(missing, fields))
+            pool = pool.join(self.corpus.fetch(missing, fields))
         pool = with_words(pool, words, query.text, dict(zip(ids, scores.tolist(), strict=True)))
         tokens = None if self.sample is None else InclusionQuestion.of(query, self.sample)
-        return pool if tokens is None else self.index.with_inclusion(pool, tokens)
+        return pool if tokens is None else self.corpus.with_inclusion(pool, tokens)
 
     def _together(
         self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
     ) -> Candidates:
-        pools, sparse = self.index.pools, words.vector(query.text)
+        pools, sparse = self.corpus.pools, words.vector(query.text)
         dense = pools.near_vectors(query)
         options = self.options.exactly() if self.exact else self.options
 
@@ -308,7 +308,7 @@ class HybridRetriever(ExplainingRetriever):
 
         Of the points that were chosen, vectors were read; those that were deleted meanwhile have none.
         """
-        pools, options = self.index.pools, self.options.exactly() if self.exact else self.options
+        pools, options = self.corpus.pools, self.options.exactly() if self.exact else self.options
         # Third: how near all of them are.
         place = {record.id: row for row, record in enumerate(records)}
         vectors = dict(zip([record.id for record in read], pools.layout.dense_of(read)[0], strict=True))
@@ -333,20 +333,20 @@ class HybridRetriever(ExplainingRetriever):
         words = cast(LexicalIndex, narrowable(self.lexical).filtered(condition))
         return replace(self, options=self.options.among(condition), lexical=words)
 
-    def over(self, index: SearchedCollection) -> HybridRetriever:
+    def over(self, corpus: Corpus) -> HybridRetriever:
         """Return the retriever whose two searches are over other documents of the same index."""
-        words = cast(LexicalIndex, narrowable(self.lexical).over(index))
-        return replace(self, index=index, lexical=words)
+        words = cast(LexicalIndex, narrowable(self.lexical).over(corpus))
+        return replace(self, corpus=corpus, lexical=words)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        dense = DenseRetriever(self.index, self.exact, self.options).steps(query, depth)
-        lexical = [f"words: BM25 over all {len(self.index)} documents"]
+        dense = DenseRetriever(self.corpus, self.exact, self.options).steps(query, depth)
+        lexical = [f"words: BM25 over all {len(self.corpus)} documents"]
         if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
-        more = [] if self.sample is None else [_INCLUSION.format(self.index.engine)]
+        more = [] if self.sample is None else [_INCLUSION.format(self.corpus.engine)]
         if self.feedback is not None:
-            more.append(f"{self.index.engine}: cosine to what the best have in common, over the candidates")
+            more.append(f"{self.corpus.engine}: cosine to what the best have in common, over the candidates")
         return [*dense, *lexical, f"union: the {depth} best of both in turn, with both scores", *more]
 
 
@@ -416,24 +416,24 @@ class InclusionScored(ExplainingRetriever):
     """Candidates of another retriever, with inclusion of the question's tokens."""
 
     retriever: Retriever  # finds the candidates
-    index: SearchedCollection  # computes it, where the documents are
+    corpus: Corpus  # computes it, where the documents are
     sample: TokenBatch  # what it is measured against
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""
         pool, tokens = self.retriever.retrieve(query, depth, fields), InclusionQuestion.of(query, self.sample)
-        return pool if tokens is None else self.index.with_inclusion(pool, tokens)
+        return pool if tokens is None else self.corpus.with_inclusion(pool, tokens)
 
     def filtered(self, condition: models.Filter | None) -> InclusionScored:
         """Return the retriever of what a filter lets through."""
         return replace(self, retriever=narrowable(self.retriever).filtered(condition))
 
-    def over(self, index: SearchedCollection) -> InclusionScored:
+    def over(self, corpus: Corpus) -> InclusionScored:
         """Return the retriever over other documents of the same index."""
-        return replace(self, retriever=narrowable(self.retriever).over(index), index=index)
+        return replace(self, retriever=narrowable(self.retriever).over(corpus), corpus=corpus)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         retriever = self.retriever
         before = retriever.steps(query, depth) if isinstance(retriever, ExplainingRetriever) else []
-        return [*before, _INCLUSION.format(self.index.engine)]
+        return [*before, _INCLUSION.format(self.corpus.engine)]

@@ -15,6 +15,7 @@ from surprise_rerank import _border as border
 from surprise_rerank._candidates import Candidates, Field, Query, Unit
 from surprise_rerank._documents import Document
 from surprise_rerank._errors import DataError, IndexMismatchError
+from surprise_rerank.connectors.qdrant._search.corpus import Corpus
 from surprise_rerank.connectors.qdrant._search.pools import (
     Search,
 )
@@ -25,7 +26,6 @@ from surprise_rerank.connectors.qdrant._search.queries import (
     formula_stage,
     surprise_stage,
 )
-from surprise_rerank.connectors.qdrant._search.searched import SearchedCollection
 from surprise_rerank.connectors.qdrant._writing.statistics import behind as points_behind
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.rerank._grouping import TextsAround
@@ -36,7 +36,7 @@ class ExplainingRetriever(ABC):
     """A retriever from an index that tells what it does, in words; a dataclass, mostly with `options`."""
 
     __slots__ = ()
-    index: SearchedCollection
+    corpus: Corpus
 
     @abstractmethod
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -44,25 +44,25 @@ class ExplainingRetriever(ABC):
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
-        """Reads what is shown, by id; see `SearchedCollection.documents`."""
-        return self.index.documents
+        """Reads what is shown, by id; see `Corpus.documents`."""
+        return self.corpus.documents
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no document at all, whatever is asked."""
-        return not len(self.index)
+        return not len(self.corpus)
 
     def passages(self, ids: Sequence[str]) -> Candidates:
         """All passages of documents, without texts."""
-        return self.index.fetch(list(dict.fromkeys(ids)), frozenset(), skip_missing=True)
+        return self.corpus.fetch(list(dict.fromkeys(ids)), frozenset(), skip_missing=True)
 
     def texts_around(self, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
-        """The texts of so many chunks before and after each; see `SearchedCollection.texts_around`."""
-        return self.index.texts_around(documents, count)
+        """The texts of so many chunks before and after each; see `Corpus.texts_around`."""
+        return self.corpus.texts_around(documents, count)
 
     def has_a_word_of(self, question: str) -> bool | None:
         """Whether a document has a word of the question; None where nobody counts words."""
-        words = self.index.words
+        words = self.corpus.words
         if words is None or not words.counts:
             return None
         query = words.embed(question)
@@ -78,21 +78,21 @@ class ExplainingRetriever(ABC):
         Raises:
             DataError: if the index has no tenants, or something that is asked, too, has no filter.
         """
-        return (self if tenant is None else self.over(self.index.of_tenant(tenant))).filtered(condition)
+        return (self if tenant is None else self.over(self.corpus.of_tenant(tenant))).filtered(condition)
 
     def by_unit(self, unit: Unit) -> Self:
         """Return the retriever of documents, or of passages; a DataError if a part of it has none."""
-        index = self.index.by_unit(unit)
-        return self if index is self.index else self.over(index)
+        corpus = self.corpus.by_unit(unit)
+        return self if corpus is self.corpus else self.over(corpus)
 
     def filtered(self, condition: models.Filter | None) -> Self:
         """Return the retriever of what a filter lets through."""
         retriever = cast(Any, self)
         return cast(Self, replace(retriever, options=retriever.options.among(condition)))
 
-    def over(self, index: SearchedCollection) -> Self:
+    def over(self, corpus: Corpus) -> Self:
         """Return the retriever over other documents of the same index, such as a tenant's."""
-        return cast(Self, replace(cast(Any, self), index=index))
+        return cast(Self, replace(cast(Any, self), corpus=corpus))
 
 
 def narrowable(part: object) -> ExplainingRetriever:
@@ -109,16 +109,16 @@ def narrowable(part: object) -> ExplainingRetriever:
     )
 
 
-def in_words(index: SearchedCollection, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
+def in_words(corpus: Corpus, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
-    first = f"all {len(index)} documents"
+    first = f"all {len(corpus)} documents"
     if options.filter is not None:
         first += " that the filter lets through"
-    if index.tenant is not None:
-        first += f" of tenant {index.tenant!r}"
+    if corpus.tenant is not None:
+        first += f" of tenant {corpus.tenant!r}"
     sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
     return [
-        f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
+        f"{corpus.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
     ]
 
 
@@ -132,18 +132,18 @@ _MARGIN = 10
 class DenseRetriever(ExplainingRetriever):
     """The documents nearest by cosine; exact without the approximate index, where there is one."""
 
-    index: SearchedCollection
+    corpus: Corpus
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` nearest documents, with what the re-ranker needs."""
-        return self.index.search(query, depth, fields, exact=self.exact, options=self.options)
+        return self.corpus.search(query, depth, fields, exact=self.exact, options=self.options)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        pools = self.index.pools
-        return in_words(self.index, [pools.near(pools.near_vectors(query), depth)], self.options)
+        pools = self.corpus.pools
+        return in_words(self.corpus, [pools.near(pools.near_vectors(query), depth)], self.options)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class SurpriseRetriever(ExplainingRetriever):
     z is in float32, as Qdrant computes it; ties are ordered by id.
     """
 
-    index: SearchedCollection
+    corpus: Corpus
     mode: SurpriseMode = "formula"
     pool: int | None = None
     exact: bool = False
@@ -164,10 +164,10 @@ class SurpriseRetriever(ExplainingRetriever):
 
     def __post_init__(self) -> None:
         border.choice("mode", self.mode, get_args(SurpriseMode))
-        storage = self.index.storage
+        storage = self.corpus.storage
         if storage is None:
             raise DataError(
-                f"{self.index.where} is no index of surprise-rerank: its documents carry no moments, which "
+                f"{self.corpus.where} is no index of surprise-rerank: its documents carry no moments, which "
                 "Qdrant computes surprise from; leave mode= out"
             )
         if self.mode == "vector" and not storage.manifest.options.surprise_vector:
@@ -178,13 +178,13 @@ class SurpriseRetriever(ExplainingRetriever):
         statistics = storage.manifest.statistics
         if statistics is None:
             raise IndexMismatchError(
-                f"{self.index.where} has no ensemble, which Qdrant measures surprise against; give it one "
+                f"{self.corpus.where} has no ensemble, which Qdrant measures surprise against; give it one "
                 "('surprise-rerank tune ensemble', or set_ensemble), or leave mode= out"
             )
         behind = points_behind(storage, statistics)
         if behind:
             raise IndexMismatchError(
-                f"{behind} documents of {self.index.where} carry moments of another ensemble than "
+                f"{behind} documents of {self.corpus.where} carry moments of another ensemble than "
                 f"{statistics.version} ({statistics.source or 'no source given'}); finish the pass "
                 "('surprise-rerank tune ensemble', or refresh_statistics)"
             )
@@ -197,7 +197,7 @@ class SurpriseRetriever(ExplainingRetriever):
         while True:
             wanted = self._wanted(last, margin)
             search = Search(lambda limit: self._stages(dense, limit), wanted, fields, options)
-            pool = self.index.pools.run(search, "surprise")
+            pool = self.corpus.pools.run(search, "surprise")
             ordered = _above(_ordered(pool, np.asarray(pool.scores["surprise"], np.float64)), options)
             names = list(dict.fromkeys(ordered.line_keys))
             # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.
@@ -209,13 +209,13 @@ class SurpriseRetriever(ExplainingRetriever):
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         dense = query.require_dense()
-        storage = self.index.storage
+        storage = self.corpus.storage
         assert storage is not None
         record = storage.manifest.statistics
         assert record is not None
         source = f", {record.source}" if record.source else ""
         ensemble = f"ensemble {record.ensemble} of {record.count} members{source}"
-        lines = in_words(self.index, self._stages(dense, self._wanted(depth, 0)), self.options)
+        lines = in_words(self.corpus, self._stages(dense, self._wanted(depth, 0)), self.options)
         return [*lines, f"mu and sigma: of each document, {ensemble}"]
 
     def _wanted(self, last: int, margin: int) -> int:
@@ -223,7 +223,7 @@ class SurpriseRetriever(ExplainingRetriever):
         return last + margin if self.mode == "vector" else min(last + margin, max(last, self.pool or last))
 
     def _stages(self, dense: Float32Array, limit: int) -> list[Stage]:
-        pools = self.index.pools
+        pools = self.corpus.pools
         if self.mode == "formula":
             points = max(limit, math.ceil((self.pool or 0) * pools.density))  # a pool of documents has these
             return [pools.near(dense, points), formula_stage(limit)]

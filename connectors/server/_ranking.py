@@ -252,7 +252,7 @@ def _order(opened: OpenedIndex, body: SearchRequest, system: str | None, shown: 
             )
             for document in shown
         ]
-        language = Bm25().language if opened.index is None else opened.index.index.language
+        language = Bm25().language if opened.index is None else opened.index.collection.corpus.language
         for hit, excerpt in zip(results, excerpts(body.query, bodies, language), strict=True):
             hit["excerpt"] = excerpt.to_json()
     return {"system": system or opened.system, "results": results, "verdict": verdict_json(shown.verdict)}

@@ -20,7 +20,7 @@ from surprise_rerank._errors import DataError, StoreError, did_you_mean
 from surprise_rerank._pipeline import Pipeline
 from surprise_rerank._text_reranker import TextReranker
 from surprise_rerank.connectors._document_index import DocumentIndex
-from surprise_rerank.connectors._ranked import RankedCollection, RankedPipelines, StoredCandidates
+from surprise_rerank.connectors._searchable import CollectionPipelines, SearchableCollection, StoredCandidates
 from surprise_rerank.connectors.attached._settings import PipelineSettings
 from surprise_rerank.connectors.qdrant._engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant._storage.folder import optimize_grown
@@ -56,7 +56,7 @@ class OpenedIndex:
     reranker: TextReranker
     pipeline: Pipeline | None
     system: str  # what readers call the two
-    index: RankedPipelines | None = None  # its systems; None where the pipeline is all that there is
+    index: CollectionPipelines | None = None  # its systems; None where the pipeline is all that there is
     tried: tuple[str, ...] = ()  # questions that the page offers; of the documents' titles by default
 
     @functools.cached_property
@@ -85,15 +85,13 @@ class OpenedIndex:
 
     def ask_store(self) -> None:
         """Ask the Qdrant server of the index whether it is there, if it is on one; a StoreError if not."""
-        collection = None if self.index is None else self.index.index.corpus
-        engine = getattr(collection, "points", None) or getattr(collection, "storage", None)
-        engine = getattr(engine, "engine", engine)
+        engine = None if self.index is None else self.index.collection.corpus.points
         if isinstance(engine, ClientEngine) and engine.kind == "server":
             engine.exists()
 
     def written(self) -> DocumentIndex:
         """The index, to be changed."""
-        index = None if self.index is None else self.index.index.corpus
+        index = None if self.index is None else self.index.whole
         if not isinstance(index, DocumentIndex):
             raise RefusedError(404, "the server has no index of its own; start it with --index FOLDER")
         return index
@@ -127,14 +125,14 @@ class OpenedIndex:
     @property
     def has_tenants(self) -> bool:
         """Whether requests must say whose documents they are about."""
-        return self.index is not None and self.index.index.every_tenant is not None
+        return self.index is not None and self.index.collection.corpus.every_tenant is not None
 
-    def documents_of(self, tenant: str | None) -> RankedCollection | None:
+    def documents_of(self, tenant: str | None) -> SearchableCollection | None:
         """Return the index, or a tenant's documents in it; None without one."""
         if self.index is None:
             return None
         with refusing("tenant: "):
-            return self.index.index if tenant is None else self.index.index.of_tenant(tenant)
+            return self.index.collection if tenant is None else self.index.collection.of_tenant(tenant)
 
     @functools.cached_property
     def examples(self) -> list[str]:
@@ -143,7 +141,7 @@ class OpenedIndex:
             return []
         if self.tried or self.has_tenants:  # titles are for nobody but their tenant
             return [*self.tried]
-        sampled = self.index.index.sample_documents(_SAMPLED)
+        sampled = self.index.collection.corpus.sample_documents(_SAMPLED)
         # A title of a word or two, such as a file's name, says less than the first sentence.
         named = (
             document if len(document.title.split()) > 2 else replace(document, title="")
@@ -156,13 +154,15 @@ class OpenedIndex:
     @property
     def collection(self) -> str | None:
         """The name of what is searched, without its place; None without an index."""
-        return None if self.index is None else re.split(r"[/\\]", self.index.index.where.rstrip("/\\"))[-1]
+        return (
+            None if self.index is None else re.split(r"[/\\]", self.index.collection.where.rstrip("/\\"))[-1]
+        )
 
     @property
     def measured(self) -> list[str]:
         """The systems whose documents have a percentile."""
         if self.index is not None:
-            return [name for name in self.index.index.backgrounds() if name in self.systems]
+            return [name for name in self.index.collection.backgrounds() if name in self.systems]
         has_one = self.pipeline is not None and self.pipeline.current_background() is not None
         return [self.system] if has_one else []
 
@@ -199,7 +199,7 @@ class Service:
         reranker: TextReranker,
         pipeline: Pipeline | None = None,
         system: str = "",
-        index: RankedPipelines | None = None,
+        index: CollectionPipelines | None = None,
     ) -> None:
         """Serve these from now on; see `OpenedIndex`.
 
@@ -231,7 +231,11 @@ class Service:
     @property
     def tenant(self) -> str | None:
         """Whose documents alone are served, if the settings say so."""
-        return None if self.opened is None or self.opened.index is None else self.opened.index.index.tenant
+        return (
+            None
+            if self.opened is None or self.opened.index is None
+            else self.opened.index.collection.corpus.tenant
+        )
 
     def _measure_stale(self) -> None:
         """Measure the backgrounds that a change has made stale, beside the searches."""
@@ -239,7 +243,7 @@ class Service:
             return
         begun = time.perf_counter()
         try:
-            look_after_backgrounds(self.opened.written())
+            look_after_backgrounds(self.opened.written().corpus)
         except Exception as error:  # noqa: BLE001 - searches go on, and say that the background is stale
             self.logger.fail("", error)
         else:
@@ -318,8 +322,8 @@ class Service:
         index = settings.open_index()
         opened.append(index)
         if isinstance(index, DocumentIndex):
-            index.storage.engine.leave_to_others()
-        pipelines = RankedPipelines(index, settings.system, **settings.search_settings)
+            index.corpus.storage.engine.leave_to_others()
+        pipelines = CollectionPipelines(index, settings.system, **settings.search_settings)
         name = pipelines.first
         able = find_system(name).ranks_texts
         try:

@@ -129,12 +129,12 @@ class _Comparer:
     def _search_index(self, queries: Float32Array, limit: int) -> tuple[IntArray, IntArray]:
         """Pairs of a query and the row of a document that the collection finds for it."""
         with closing(_opened(self._task.index)) as index:
-            pools = IndexPools(index.storage, 1.0, self._settings.tenant)
+            pools = IndexPools(index.corpus.storage, 1.0, self._settings.tenant)
             by_surprise = index.manifest.options.surprise_vector and self._settings.similarity != "cosine"
             using = SURPRISE if by_surprise else DENSE
             vectors = augmented_query(queries) if by_surprise else queries
             # Several passages may be of one document.
-            limit *= -(-index.storage.engine.count() // max(len(index), 1))
+            limit *= -(-index.corpus.storage.engine.count() // max(len(index), 1))
             requests = [
                 models.QueryRequest(
                     query=models.NearestQuery(nearest=vector),
@@ -149,7 +149,7 @@ class _Comparer:
             answers = [
                 records
                 for start in range(0, len(requests), _REQUEST)
-                for records in index.storage.engine.query_batch(requests[start : start + _REQUEST])
+                for records in index.corpus.storage.engine.query_batch(requests[start : start + _REQUEST])
             ]
         pairs = {
             (query, self._row_of[name]): None

@@ -72,8 +72,8 @@ def of_index(index: DocumentIndex, tokens: bool, tenant: str | None = None) -> I
         DataError: if dynamax needs token vectors that it does not hold, or holds of passages; or if a tenant
             is named and the index has none.
     """
-    engine = index.storage.engine
-    pools = IndexPools(index.storage, 1.0, tenant)
+    engine = index.corpus.storage.engine
+    pools = IndexPools(index.corpus.storage, 1.0, tenant)
     splits = engine.count() != len(index)
     if tokens and (splits or not index.manifest.options.tokens):
         what = "token vectors of passages" if splits else "no token vectors"

@@ -32,7 +32,7 @@ from surprise_rerank.connectors.qdrant._languages import (
     unread,
     unread_question,
 )
-from surprise_rerank.connectors.qdrant._search.searched import Changes, SearchedCollection
+from surprise_rerank.connectors.qdrant._search.corpus import Changes, Corpus
 from surprise_rerank.connectors.systems._building import build_system
 from surprise_rerank.connectors.systems._inputs import BuiltSystem
 from surprise_rerank.connectors.systems._register import all_systems, find_system
@@ -73,8 +73,8 @@ class KeptBackground:
     came, changed or went since.
     """
 
-    def __init__(self, index: SearchedCollection, built: BuiltSystem) -> None:
-        self._index, self._built = index, built
+    def __init__(self, corpus: Corpus, built: BuiltSystem) -> None:
+        self._corpus, self._built = corpus, built
         self._others: dict[Unit, KeptBackground] = {}
         self._background: QuestionBackground | None = None
         self._state: Changes | None = None
@@ -82,43 +82,43 @@ class KeptBackground:
 
     def __call__(self) -> QuestionBackground | None:
         """The background; None where there is none of this model and these scorers, which a warning says."""
-        now, state = time.monotonic(), self._index.last_changes
+        now, state = time.monotonic(), self._corpus.last_changes
         if state is None or state != self._state or now - self._looked > _PATIENCE:
-            state = self._index.changes()
+            state = self._corpus.changes()
             if self._state is None or state.measured != self._state.measured:
                 self._background = self._read()
             self._state, self._looked = state, now
             if self._background is not None:
-                changed = self._index.changed_since(self._background)
+                changed = self._corpus.changed_since(self._background)
                 self._background = replace(self._background, changed=changed)
         return self._background
 
     def by_unit(self, unit: Unit) -> KeptBackground:
         """The background of the same system for documents, or for their passages."""
-        if self._index.pools.unit == unit or self._index.by_unit(unit) is self._index:
+        if self._corpus.pools.unit == unit or self._corpus.by_unit(unit) is self._corpus:
             return self
         if unit not in self._others:
-            other = KeptBackground(self._index.by_unit(unit), self._built)
-            other._others[self._index.pools.unit] = self
+            other = KeptBackground(self._corpus.by_unit(unit), self._built)
+            other._others[self._corpus.pools.unit] = self
             self._others[unit] = other
         return self._others[unit]
 
     def _read(self) -> QuestionBackground | None:
-        background = load_background(self._index, self._built.name)
-        problem = "" if background is None else _problem(self._index, self._built, background)
+        background = load_background(self._corpus, self._built.name)
+        problem = "" if background is None else _problem(self._corpus, self._built, background)
         if problem:
             _log.warning("%s. It is left out", problem)
             return None
         if background is None:
             return None
-        background = replace(background, unit=self._index.pools.unit)
+        background = replace(background, unit=self._corpus.pools.unit)
         if not find_system(self._built.name).encodes:
             return background
-        return replace(background, question_doubt=partial(unread_question, self._index.model))
+        return replace(background, question_doubt=partial(unread_question, self._corpus.model))
 
 
 def kept_background(
-    index: SearchedCollection, built: BuiltSystem, min_percentile: float | None = None
+    corpus: Corpus, built: BuiltSystem, min_percentile: float | None = None
 ) -> KeptBackground:
     """The background of a system as a pipeline reads it; a warning where there is none.
 
@@ -126,14 +126,14 @@ def kept_background(
         NoBackgroundError: if a threshold needs one, and there is none that can be used.
         DataError: if the file is damaged.
     """
-    kept = KeptBackground(index, built)
-    of_passages = measured_index(index).pools.unit == "passage"
+    kept = KeptBackground(corpus, built)
+    of_passages = measured_index(corpus).pools.unit == "passage"
     whose, option = (" of passages", " --passages") if of_passages else ("", "")
     if kept() is None and min_percentile:
-        others = [name for name in all_systems() if has_background(index, name) and name != built.name]
+        others = [name for name in all_systems() if has_background(corpus, name) and name != built.name]
         of_others = f" (there is one for {', '.join(others)})" if others else ""
         raise NoBackgroundError(
-            f"{index.where} has no background{whose} of other questions for the system {built.name!r}"
+            f"{corpus.where} has no background{whose} of other questions for the system {built.name!r}"
             f"{of_others}, which min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune "
             f"background{option}', or measure_background({built.name!r})), or leave it out"
         )
@@ -141,52 +141,52 @@ def kept_background(
         _log.warning(
             "%s has no background%s of the system %s, so hits have no percentile; measure it with "
             "measure_background(%r) or 'surprise-rerank tune background%s --system %s'",
-            *(index.where, whose, built.name, built.name, option, built.name),
+            *(corpus.where, whose, built.name, built.name, option, built.name),
         )
     return kept
 
 
-def load_background(index: SearchedCollection, system: str) -> QuestionBackground | None:
+def load_background(corpus: Corpus, system: str) -> QuestionBackground | None:
     """The background that is kept for a system; None without one, a DataError if the file is damaged."""
-    content = index.files.read_file(_file_name(index, system))
+    content = corpus.files.read_file(_file_name(corpus, system))
     if content is None:
         return None
-    return QuestionBackground.from_bytes(content, f"{index.where}: background of {system}")
+    return QuestionBackground.from_bytes(content, f"{corpus.where}: background of {system}")
 
 
-def has_background(index: SearchedCollection, system: str) -> bool:
+def has_background(corpus: Corpus, system: str) -> bool:
     """Whether there is one for the system, readable or not."""
-    return index.files.read_file(_file_name(index, system)) is not None
+    return corpus.files.read_file(_file_name(corpus, system)) is not None
 
 
-def all_backgrounds(index: SearchedCollection) -> dict[str, QuestionBackground]:
+def all_backgrounds(corpus: Corpus) -> dict[str, QuestionBackground]:
     """System -> its background, of those that have one; a DataError if one is damaged."""
-    loaded = {name: load_background(index, name) for name in all_systems()}
+    loaded = {name: load_background(corpus, name) for name in all_systems()}
     return {name: background for name, background in loaded.items() if background is not None}
 
 
-def _problem(index: SearchedCollection, built: BuiltSystem, background: QuestionBackground) -> str:
+def _problem(corpus: Corpus, built: BuiltSystem, background: QuestionBackground) -> str:
     """Why a background cannot be used for a system; empty where it can."""
     scorer = background.scorer  # empty of one that the caller measured
-    if not scorer or scorer.startswith(_made_by(index, built.name)):
+    if not scorer or scorer.startswith(_made_by(corpus, built.name)):
         counts = {name for name in _PARTS if name in background.names}
         if not built.scorers or counts == {name for name in _PARTS if name in built.scorers}:
             return ""
     return (
-        f"{index.where}: the background for {built.name!r} is of {scorer} "
+        f"{corpus.where}: the background for {built.name!r} is of {scorer} "
         f"({', '.join(background.names)}), and the system has another model or other scorers now; make it "
         "again ('surprise-rerank tune background', or measure_background)"
     )
 
 
-def _made_by(index: SearchedCollection, system: str) -> str:
+def _made_by(corpus: Corpus, system: str) -> str:
     """What a background of a system is known by."""
-    ensemble = f"ensemble {index.ensemble_version}, " if system == "surprise" else ""
-    return f"{system} of {index.model}, {ensemble}"
+    ensemble = f"ensemble {corpus.ensemble_version}, " if system == "surprise" else ""
+    return f"{system} of {corpus.model}, {ensemble}"
 
 
 def measure_background(
-    index: SearchedCollection,
+    corpus: Corpus,
     system: str,
     questions: Sequence[str] | None,
     *,
@@ -195,38 +195,38 @@ def measure_background(
     chance: AnswerChance | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> QuestionBackground:
-    """Measure a background, dated, and keep it in place of the one that there is; see `RankedCollection`.
+    """Measure a background, dated, and keep it in place of the one that there is; see `SearchableCollection`.
 
     The chance is that of an answer, as it was calibrated before.
     """
-    built, encodes, model = build_system(system, index), find_system(system).encodes, index.encoder
-    options = SearchOptions(depth=depth, tenant=index.every_tenant, unit=index.pools.unit)
+    built, encodes, model = build_system(system, corpus), find_system(system).encodes, corpus.encoder
+    options = SearchOptions(depth=depth, tenant=corpus.every_tenant, unit=corpus.pools.unit)
     pipeline = Pipeline(model, built.retriever, built.reranker, options, encodes=encodes)
-    texts = border.texts("questions", package_questions(index) if questions is None else questions)
+    texts = border.texts("questions", package_questions(corpus) if questions is None else questions)
     queries = encoded_questions(model, texts) if pipeline.encodes else list(map(Query, texts))
-    changed = index.changes().documents
-    scorer, documents = f"{_made_by(index, system)}pools of {depth}", len(index)
+    changed = corpus.changes().documents
+    scorer, documents = f"{_made_by(corpus, system)}pools of {depth}", len(corpus)
     judged = pipeline.with_background(queries, scorer=scorer, documents=documents, on_progress=on_progress)
     measured = judged.current_background()
     assert measured is not None
-    sample = [document.content for document in index.sample_documents(_SAMPLED)]
+    sample = [document.content for document in corpus.sample_documents(_SAMPLED)]
     background = replace(
         measured,
         origin=origin or (ORIGIN if questions is None else "given"),
         made=datetime.datetime.now(datetime.UTC).date().isoformat(),
         depth=depth,
         scripts=measured.scripts | scripts_of(sample),
-        doubt=_doubt(index.model, sample, texts) if pipeline.encodes else "",
+        doubt=_doubt(corpus.model, sample, texts) if pipeline.encodes else "",
         chance=chance,
         changes=changed,
     )
-    store_background(index, system, background)
+    store_background(corpus, system, background)
     return background
 
 
-def package_questions(index: SearchedCollection) -> tuple[str, ...]:
+def package_questions(corpus: Corpus) -> tuple[str, ...]:
     """Return the questions of the package in the language of the documents, or else those in English."""
-    sample = [document.content for document in index.sample_documents(_SAMPLED)]
+    sample = [document.content for document in corpus.sample_documents(_SAMPLED)]
     return translated_questions(language_of(sample)) or varied_questions()
 
 
@@ -244,87 +244,85 @@ def _doubt(model: str, documents: Sequence[str], questions: Sequence[str]) -> st
     )
 
 
-def store_background(index: SearchedCollection, system: str, background: QuestionBackground) -> None:
+def store_background(corpus: Corpus, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
-    index.files.write_file(_file_name(index, system), background.to_bytes())
-    index.count_changes(measured=1)
+    corpus.files.write_file(_file_name(corpus, system), background.to_bytes())
+    corpus.count_changes(measured=1)
 
 
-def delete_background(index: SearchedCollection, system: str) -> None:
+def delete_background(corpus: Corpus, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
-    index.files.delete_file(_file_name(index, system))
-    index.count_changes(measured=1)
+    corpus.files.delete_file(_file_name(corpus, system))
+    corpus.count_changes(measured=1)
 
 
-def look_after_backgrounds(index: SearchedCollection, *, show_progress: bool = False) -> None:
+def look_after_backgrounds(corpus: Corpus, *, show_progress: bool = False) -> None:
     """Measure again what is stale after a change, and make the first background if there is none."""
     # The scorers of an index change by a rebuild alone, which asks again; building a system reads a sample.
-    may_differ = index.storage is None
-    for view in _views(index):
+    may_differ = corpus.storage is None
+    for view in _views(corpus):
         kept = all_backgrounds(view)
         stale = {
             name: background
             for name, background in kept.items()
-            if replace(background, changed=index.changed_since(background)).staleness
-            or (may_differ and _problem(index, build_system(name, index), background))
+            if replace(background, changed=corpus.changed_since(background)).staleness
+            or (may_differ and _problem(corpus, build_system(name, corpus), background))
         }
         if stale or not kept:
             _measure_all(view, stale, show_progress=show_progress)
 
 
-def kept_by_unit(index: SearchedCollection) -> list[dict[str, QuestionBackground]]:
+def kept_by_unit(corpus: Corpus) -> list[dict[str, QuestionBackground]]:
     """The backgrounds of documents by their systems, and those of passages where documents are split."""
-    return [all_backgrounds(view) for view in _views(index)]
+    return [all_backgrounds(view) for view in _views(corpus)]
 
 
 def measure_again(
-    index: SearchedCollection,
+    corpus: Corpus,
     kept: Sequence[Mapping[str, QuestionBackground]],
     *,
     show_progress: bool = False,
 ) -> None:
     """Ask the questions of `kept_by_unit` again, of the package where there are none of a unit."""
-    for view, backgrounds in zip(_views(index), [*kept, {}], strict=False):
+    for view, backgrounds in zip(_views(corpus), [*kept, {}], strict=False):
         _measure_all(view, backgrounds, show_progress=show_progress)
 
 
-def measured_index(index: SearchedCollection) -> SearchedCollection:
+def measured_index(corpus: Corpus) -> Corpus:
     """Return whose backgrounds count for searches of an index, or of its passages.
 
     Where no document has several passages, what says something of documents says it of passages.
     """
-    documents = index.by_unit("document")
-    return index if documents.pools.density > 1 else documents
+    documents = corpus.by_unit("document")
+    return corpus if documents.pools.density > 1 else documents
 
 
-def _views(index: SearchedCollection) -> list[SearchedCollection]:
+def _views(corpus: Corpus) -> list[Corpus]:
     """The documents of an index, and its passages where these have backgrounds of their own."""
-    passages = measured_index(index.by_unit("passage"))
-    return [index] if passages is index else [index, passages]
+    passages = measured_index(corpus.by_unit("passage"))
+    return [corpus] if passages is corpus else [corpus, passages]
 
 
-def _measure_all(
-    index: SearchedCollection, kept: Mapping[str, QuestionBackground], *, show_progress: bool
-) -> None:
+def _measure_all(corpus: Corpus, kept: Mapping[str, QuestionBackground], *, show_progress: bool) -> None:
     """Measure the backgrounds of these systems again; that of the default system where there are none."""
-    if not kept and len(index) and is_automatic():
-        _measured(index, index.default_system, None, show_progress=show_progress)
+    if not kept and len(corpus) and is_automatic():
+        _measured(corpus, corpus.default_system, None, show_progress=show_progress)
     for name, background in kept.items():
-        _measured(index, name, background, show_progress=show_progress)
+        _measured(corpus, name, background, show_progress=show_progress)
 
 
 def _measured(
-    index: SearchedCollection, system: str, kept: QuestionBackground | None, *, show_progress: bool
+    corpus: Corpus, system: str, kept: QuestionBackground | None, *, show_progress: bool
 ) -> QuestionBackground:
     """A new background, of the questions of one that is kept or the package's, with a bar."""
-    texts = package_questions(index) if kept is None else kept.texts
-    _log.info("%s: asking %d background questions for %s", index.where, len(texts), system)
+    texts = package_questions(corpus) if kept is None else kept.texts
+    _log.info("%s: asking %d background questions for %s", corpus.where, len(texts), system)
     same: dict[str, Any] = {"origin": ORIGIN}
     if kept is not None:
         same = {"depth": kept.depth, "origin": kept.origin}
         same |= {"chance": kept.chance} if kept.scorer.startswith(f"{system} of ") else {}
     with Terminal(quiet=not show_progress).bar("background", len(texts), "questions") as advance:
-        return measure_background(index, system, texts, on_progress=advance, **same)
+        return measure_background(corpus, system, texts, on_progress=advance, **same)
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:
@@ -358,8 +356,8 @@ def _first_sentence(text: str) -> str:
     return start[: end.start() + 1] if end else start
 
 
-def _file_name(index: SearchedCollection, system: str) -> str:
-    before = "passage-" if measured_index(index).pools.unit == "passage" else ""
+def _file_name(corpus: Corpus, system: str) -> str:
+    before = "passage-" if measured_index(corpus).pools.unit == "passage" else ""
     return f"{before}background-{system}.json"
 
 

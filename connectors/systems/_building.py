@@ -10,8 +10,8 @@ from surprise_rerank import _border as border
 from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.qdrant._hybrid import HybridRetriever, InclusionScored, LexicallyScored
 from surprise_rerank.connectors.qdrant._retrievers import SurpriseMode, SurpriseRetriever
+from surprise_rerank.connectors.qdrant._search.corpus import Corpus
 from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS, SearchOptions
-from surprise_rerank.connectors.qdrant._search.searched import SearchedCollection
 from surprise_rerank.connectors.systems._fitted_weights import load_weights
 from surprise_rerank.connectors.systems._inputs import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems._register import all_systems, find_system
@@ -26,14 +26,14 @@ from surprise_rerank.rerank._surprise import SurpriseReranker
 
 def build_system(
     name: str,
-    index: SearchedCollection,
+    corpus: Corpus,
     options: SearchOptions = NO_OPTIONS,
     mode: SurpriseMode | None = None,
     *,
     fitted: bool = True,
     of_texts: bool = False,
 ) -> BuiltSystem:
-    """Build a system on a collection; see `SystemInputs` for index, options, mode and of_texts.
+    """Build a system on a collection; see `SystemInputs` for corpus, options, mode and of_texts.
 
     The weights that were fitted for it, if any were, are its own unless `fitted` is False.
 
@@ -42,7 +42,7 @@ def build_system(
         IndexMismatchError: if documents carry no moments, or others, or weights are of another model.
     """
     system = find_system(border.text("name", name))
-    border.able("index", index, "of_tenant", "an index or an attached collection")
+    border.able("corpus", corpus, "sample_ids", "what index.corpus or collection.corpus is")
     system.require_mode(mode)
     not_here = sorted(system.needs & {"lucene", "judgements"})
     if not_here:
@@ -50,13 +50,13 @@ def build_system(
             f"the system {name!r} needs {' and '.join(not_here)}, which only an evaluation has; "
             "compare it with rerank-eval"
         )
-    if "dense" in system.needs and not index.layout.has_dense:
+    if "dense" in system.needs and not corpus.layout.has_dense:
         raise DataError(
-            f"{index.where} has no dense vectors, which {name} reads; choose one of "
-            f"{', '.join(possible_systems(index))}"
+            f"{corpus.where} has no dense vectors, which {name} reads; choose one of "
+            f"{', '.join(possible_systems(corpus))}"
         )
-    built = system.built(SystemInputs(index=index, options=options, mode=mode, of_texts=of_texts))
-    weights = load_weights(index, name) if fitted and system.fits else None
+    built = system.built(SystemInputs(corpus=corpus, options=options, mode=mode, of_texts=of_texts))
+    weights = load_weights(corpus, name) if fitted and system.fits else None
     reranker = built.reranker
     if weights is None or not isinstance(reranker, FusionReranker):
         return built
@@ -97,37 +97,37 @@ def with_scorers(
     return replace(built, reranker=reranker, reranking=f"{built.reranking}{said}")
 
 
-def possible_systems(index: SearchedCollection) -> list[str]:
+def possible_systems(corpus: Corpus) -> list[str]:
     """The systems that a collection has enough for, its default first."""
     lacks = {"lucene", "judgements"}
-    storage = index.storage
+    storage = corpus.storage
     lacks |= {"ensemble"} if storage is not None and storage.manifest.statistics is None else set()
-    lacks |= set() if index.layout.has_dense else {"dense"}
-    lacks |= {"sparse"} if index.words is None else set()
-    lacks |= set() if index.has_tokens else {"tokens"}
+    lacks |= set() if corpus.layout.has_dense else {"dense"}
+    lacks |= {"sparse"} if corpus.words is None else set()
+    lacks |= set() if corpus.has_tokens else {"tokens"}
     able = {name for name, system in all_systems().items() if not system.needs & lacks}
-    able -= set() if is_linear(index.layout.similarity) else {"auto"}
-    return list(dict.fromkeys((index.default_system, *(name for name in all_systems() if name in able))))
+    able -= set() if is_linear(corpus.layout.similarity) else {"auto"}
+    return list(dict.fromkeys((corpus.default_system, *(name for name in all_systems() if name in able))))
 
 
 def cosine(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's own order, or given ones in the order of their cosines."""
     is_own = inputs.first_stage is None and not inputs.of_texts
     return BuiltSystem(
-        "cosine", inputs.dense, None if is_own else CosineScorer(similarity=inputs.index.layout.similarity)
+        "cosine", inputs.dense, None if is_own else CosineScorer(similarity=inputs.corpus.layout.similarity)
     )
 
 
 def surprise(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's pool by z over the ensemble: inside Qdrant where documents carry their moments, else here."""
-    index = inputs.index
+    corpus = inputs.corpus
     if inputs.ensemble is not None:
         return BuiltSystem("surprise", inputs.dense, SurpriseReranker(inputs.ensemble, weight=1.0))
-    carries_moments = index.storage is not None and index.storage.manifest.statistics is not None
+    carries_moments = corpus.storage is not None and corpus.storage.manifest.statistics is not None
     if not inputs.of_texts and (inputs.mode is not None or carries_moments):
-        retriever = SurpriseRetriever(index, inputs.mode or "formula", options=inputs.options)
+        retriever = SurpriseRetriever(corpus, inputs.mode or "formula", options=inputs.options)
         return BuiltSystem("surprise", retriever)
-    reranker = index.surprise_reranker()
+    reranker = corpus.surprise_reranker()
     reranking = f"client: z over an ensemble of {reranker.ensemble.count} members"
     return BuiltSystem("surprise", inputs.dense, reranker, reranking)
 
@@ -145,18 +145,18 @@ def bm25(inputs: SystemInputs) -> BuiltSystem:
 
 def dynamax(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's pool by DynaMax inclusion of the query's tokens, which is Qdrant's MaxSim."""
-    if not (inputs.index.has_tokens or inputs.of_texts):
+    if not (inputs.corpus.has_tokens or inputs.of_texts):
         raise _lacking(inputs, "token vectors", "dynamax compares")
     if inputs.compares_here:
         return BuiltSystem("dynamax", inputs.dense, DynaMaxScorer())
-    scored = InclusionScored(inputs.dense, inputs.index, TokenBatch.from_arrays([]))
+    scored = InclusionScored(inputs.dense, inputs.corpus, TokenBatch.from_arrays([]))
     return BuiltSystem("dynamax", scored, DynaMaxScorer(retrieved=True))
 
 
 def _lacking(inputs: SystemInputs, what: str, why: str) -> DataError:
-    index = inputs.index
-    remedy = index.remedy(what)
-    return DataError(f"{index.where} has no {what}, which {why}; choose another system, or {remedy}")
+    corpus = inputs.corpus
+    remedy = corpus.remedy(what)
+    return DataError(f"{corpus.where} has no {what}, which {why}; choose another system, or {remedy}")
 
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:
@@ -170,10 +170,10 @@ def auto(inputs: SystemInputs, settings: SumSettings = AUTO) -> BuiltSystem:
     Raises:
         DataError: if the collection compares its vectors by a distance that auto cannot read.
     """
-    similarity = inputs.index.layout.similarity
+    similarity = inputs.corpus.layout.similarity
     if not is_linear(similarity):
         raise DataError(
-            f"{inputs.index.where} compares its vectors by {similarity.capitalize()}, which "
+            f"{inputs.corpus.where} compares its vectors by {similarity.capitalize()}, which "
             "orders them otherwise than the cosine or dot product that auto reads: choose fusion, surprise "
             "or cosine"
         )
@@ -183,14 +183,14 @@ def auto(inputs: SystemInputs, settings: SumSettings = AUTO) -> BuiltSystem:
 def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
     """A sum of scorers over the pools of cosine and, where it can be asked, BM25; or over the given pool."""
     words, tokens = inputs.words, inputs.token_sample()
-    sample = inputs.sample() if inputs.index.layout.has_dense else None
+    sample = inputs.sample() if inputs.corpus.layout.has_dense else None
     # Where Qdrant gives all scores of its own pool, nothing else travels. What it compares the vectors of
     # somebody else's collection by need not be the cosine.
     is_own_pool = words is not None and inputs.first_stage is None
-    is_near = sample is not None and inputs.index.layout.score == "cosine"
+    is_near = sample is not None and inputs.corpus.layout.score == "cosine"
     cosines = is_own_pool and is_near and not inputs.of_texts
     reranker, feedback = settings.reranker(
-        None if sample is None else sample.corpus,
+        None if sample is None else sample.ensemble,
         tokens,
         words=words is not None,
         cosines=cosines,
@@ -207,11 +207,11 @@ def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
     retriever = inputs.dense
     if words is not None and is_own_pool:
         retriever = HybridRetriever(
-            inputs.index, words, False, inputs.options, compared, cosines=cosines, feedback=feedback
+            inputs.corpus, words, False, inputs.options, compared, cosines=cosines, feedback=feedback
         )
     else:
         if words is not None:
             retriever = LexicallyScored(retriever, words)
         if compared is not None:
-            retriever = InclusionScored(retriever, inputs.index, compared)
+            retriever = InclusionScored(retriever, inputs.corpus, compared)
     return BuiltSystem(name, retriever, reranker, reranking, inputs.lacks)

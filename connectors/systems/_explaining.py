@@ -13,7 +13,7 @@ from surprise_rerank._candidates import Candidates, Query, Ranking
 from surprise_rerank._documents import Passage
 from surprise_rerank._explanation import RankingExplanation, ScoreDistribution, ScorerShare
 from surprise_rerank.connectors.qdrant._hybrid import SparseRetriever
-from surprise_rerank.connectors.qdrant._search.searched import SearchedCollection
+from surprise_rerank.connectors.qdrant._search.corpus import Corpus
 from surprise_rerank.connectors.qdrant._writing.statistics import Statistics
 from surprise_rerank.connectors.systems._inputs import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems._register import find_system
@@ -49,15 +49,15 @@ def explain_ranking(
     Raises:
         DataError: if documents were deleted meanwhile, or the background is of other scorers.
     """
-    index = cast(Any, system.retriever).index  # all of `systems` are from one
-    pool = _Pool(index, query, ranking)
-    sample = _Sample(index.corpus, query)
+    corpus = cast(Any, system.retriever).corpus  # all of `systems` are from one
+    pool = _Pool(corpus, query, ranking)
+    sample = _Sample(corpus.whole, query)
     if isinstance(system.reranker, FusionReranker):
         rows = ranking.rows_in(candidates)
         shares = tuple(_of_sum(share, rows) for share in system.reranker.shares(query, candidates))
         names = tuple(share.name for share in shares)
     else:
-        names = tuple(name for name in _scorers(system) if name != "cosine" or index.layout.has_dense)
+        names = tuple(name for name in _scorers(system) if name != "cosine" or corpus.layout.has_dense)
         shares = tuple(_share(system, name, pool, sample) for name in names)
     distributions = tuple(
         ScoreDistribution(name, sample.described(name), sample.similarities(name), sample.moments(name))
@@ -65,7 +65,7 @@ def explain_ranking(
         if name in _SIMILARITIES and len(sample.similarities(name))
     )
     if system.name == "surprise":
-        anchored = _AnchoredScores(index, pool)
+        anchored = _AnchoredScores(corpus, pool)
         shares = (*shares, anchored.share)
         distributions = (*distributions, *(anchored.distribution(row) for row in shown[:OWN_DISTRIBUTIONS]))
     # Of a system that leaves absent scorers out, tokens may be one of these.
@@ -78,7 +78,7 @@ def explain_ranking(
         shares=shares,
         first_stage=tuple(name for name in find_system(system.name).first_stage if name in names),
         distributions=distributions,
-        matches=_matches(index, encoder, query, ranking, shown) if encoder is not None and matched else {},
+        matches=_matches(corpus, encoder, query, ranking, shown) if encoder is not None and matched else {},
         background=background,
     )
 
@@ -107,7 +107,7 @@ def _share(system: BuiltSystem, name: str, pool: _Pool, sample: _Sample) -> Scor
 class _Pool:
     """The candidates, with the similarities that the ranking does not hold."""
 
-    index: SearchedCollection
+    corpus: Corpus
     query: Query
     ranking: Ranking
 
@@ -117,13 +117,13 @@ class _Pool:
         if name in ranking.raw:
             return ranking.raw[name]
         if name == "cosine" and (name not in ranking.parts or np.isnan(ranking.parts[name]).any()):
-            return pair_similarities(self.vectors, self.query.require_dense(), self.index.layout.similarity)
+            return pair_similarities(self.vectors, self.query.require_dense(), self.corpus.layout.similarity)
         return ranking.parts[name]
 
     @cached_property
     def vectors(self) -> Float32Array:
         """(n, d) dense vectors of the candidates (of their best passages, where there are any)."""
-        stored = self.index.fetch(self.ranking.ids, frozenset({"dense"}))
+        stored = self.corpus.fetch(self.ranking.ids, frozenset({"dense"}))
         return stored.require_dense()[self.ranking.rows_in(stored)]
 
 
@@ -131,13 +131,13 @@ class _Pool:
 class _Sample:
     """The similarities of a question to a uniform sample of the corpus, by every scorer, as in a fusion."""
 
-    index: SearchedCollection  # that is sampled
+    corpus: Corpus  # that is sampled
     query: Query  # encoded
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """As many documents, or fewer of many passages: those of the smallest point ids, which are hashes."""
-        return self.index.sample_ids(SAMPLE_SIZE)
+        return self.corpus.sample_ids(SAMPLE_SIZE)
 
     @cached_property
     def _similarities(self) -> dict[str, Float64Array]:
@@ -152,25 +152,25 @@ class _Sample:
     def moments(self, name: str) -> Moments:
         """Mean and deviation over the corpus: of all BM25 scores, and of `similarities` by other scorers."""
         if name == "bm25":
-            return SparseRetriever(self.index).moments(self.query.text)
+            return SparseRetriever(self.corpus).moments(self.query.text)
         return Moments.of(self.similarities(name))
 
     def described(self, name: str) -> str:
         """What the similarities are of, in words."""
-        what = "passages" if name in _OF_PASSAGES and self.index.pools.density > 1 else "documents"
+        what = "passages" if name in _OF_PASSAGES and self.corpus.pools.density > 1 else "documents"
         return f"{len(self.similarities(name))} sampled {what}"
 
     def cosines(self) -> Float64Array:
-        sampled = self.index.sample(SAMPLE_SIZE, frozenset({"dense"}))
+        sampled = self.corpus.sample(SAMPLE_SIZE, frozenset({"dense"}))
         return pair_similarities(
-            sampled.require_dense(), self.query.require_dense(), self.index.layout.similarity
+            sampled.require_dense(), self.query.require_dense(), self.corpus.layout.similarity
         )
 
     def dynamax(self) -> Float64Array:
-        return DynaMax().pool(self.query.require_tokens(), self.index.token_sample(SAMPLE_SIZE)[1])
+        return DynaMax().pool(self.query.require_tokens(), self.corpus.token_sample(SAMPLE_SIZE)[1])
 
     def bm25(self) -> Float64Array:
-        return SparseRetriever(self.index).score(self.query.text, self.ids)
+        return SparseRetriever(self.corpus).score(self.query.text, self.ids)
 
 
 _SIMILARITIES: Mapping[str, Callable[[_Sample], Float64Array]] = {
@@ -185,7 +185,7 @@ _OF_PASSAGES = frozenset({"cosine", "dynamax"})
 class _AnchoredScores:
     """Every candidate as the anchor of surprise."""
 
-    index: SearchedCollection
+    corpus: Corpus
     pool: _Pool
 
     @property
@@ -212,16 +212,16 @@ class _AnchoredScores:
 
     @cached_property
     def _ensemble(self) -> Ensemble:
-        return self.index.surprise_reranker().ensemble if self._stored is None else self._stored.ensemble
+        return self.corpus.surprise_reranker().ensemble if self._stored is None else self._stored.ensemble
 
     @cached_property
     def _stored(self) -> Statistics | None:
         """What documents of an index carry."""
-        return self.index.statistics()
+        return self.corpus.statistics()
 
 
 def _matches(
-    index: SearchedCollection,
+    corpus: Corpus,
     encoder: Encoder,
     query: Query,
     ranking: Ranking,
@@ -230,9 +230,9 @@ def _matches(
     """Which token matched which, of the shown candidates' best passages."""
     if not shown:
         return {}
-    stored = index.fetch([ranking.ids[row] for row in shown], frozenset({"documents", "tokens"}))
+    stored = corpus.fetch([ranking.ids[row] for row in shown], frozenset({"documents", "tokens"}))
     chosen = ranking.take(shown).rows_in(stored).tolist()
-    encoded_texts = _encoded_texts(index, encoder, stored)
+    encoded_texts = _encoded_texts(corpus, encoder, stored)
     texts = [encoded_texts[row] for row in chosen]
     (query_words,) = word_lists(encoder, [query.text], "query")
     words = word_lists(encoder, texts)
@@ -243,10 +243,10 @@ def _matches(
     }
 
 
-def _encoded_texts(index: SearchedCollection, encoder: Encoder, stored: Candidates) -> list[str]:
+def _encoded_texts(corpus: Corpus, encoder: Encoder, stored: Candidates) -> list[str]:
     """Return the texts that were encoded for every row of documents, fetched with all their passages."""
     documents = stored.documents or ()
-    splitting = None if index.storage is None else index.storage.manifest.options.passages
+    splitting = None if corpus.storage is None else corpus.storage.manifest.options.passages
     if splitting is None or stored.passages is None:
         return [document.content for document in documents]
     whole = dict(zip(stored.ids, documents, strict=True))

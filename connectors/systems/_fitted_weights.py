@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from surprise_rerank._errors import DataError, IndexMismatchError
-from surprise_rerank.connectors.qdrant._search.searched import SearchedCollection
+from surprise_rerank.connectors.qdrant._search.corpus import Corpus
 from surprise_rerank.core._json_values import sealed, unsealed
 
 if TYPE_CHECKING:  # `status` shows weights, and does without torch
@@ -42,48 +42,48 @@ class FittedWeights:
         )
 
 
-def load_weights(index: SearchedCollection, system: str) -> Mapping[str, float] | None:
+def load_weights(corpus: Corpus, system: str) -> Mapping[str, float] | None:
     """The fitted weights of a system; None without, an IndexMismatchError if they are of another model."""
-    fitted = fitted_weights(index, system)
+    fitted = fitted_weights(corpus, system)
     if fitted is None:
         return None
-    if fitted.fingerprint != index.fingerprint:
+    if fitted.fingerprint != corpus.fingerprint:
         raise IndexMismatchError(
-            f"{index.where}: the weights of {system!r} were fitted with the model {fitted.model!r} "
-            f"({fitted.fingerprint}), the index is of {index.model!r} "
-            f"({index.fingerprint}); fit them again, or forget them with 'surprise-rerank tune weights "
+            f"{corpus.where}: the weights of {system!r} were fitted with the model {fitted.model!r} "
+            f"({fitted.fingerprint}), the index is of {corpus.model!r} "
+            f"({corpus.fingerprint}); fit them again, or forget them with 'surprise-rerank tune weights "
             f"--reset --system {system}'"
         )
     return fitted.weights
 
 
-def fitted_weights(index: SearchedCollection, system: str) -> FittedWeights | None:
+def fitted_weights(corpus: Corpus, system: str) -> FittedWeights | None:
     """Return the weights of a system, of whatever model; None without, a DataError if damaged."""
-    content = index.files.read_file(_file_name(system))
+    content = corpus.files.read_file(_file_name(system))
     if content is None:
         return None
-    name = f"{index.where}: {_file_name(system)}"
+    name = f"{corpus.where}: {_file_name(system)}"
     return FittedWeights(**unsealed(content, _FORMAT, name, "fit the weights again"))
 
 
-def store_weights(index: SearchedCollection, system: str, fit: WeightFit) -> FittedWeights:
+def store_weights(corpus: Corpus, system: str, fit: WeightFit) -> FittedWeights:
     """Keep the weights of a system, in place of those that there are; a DataError if not accepted."""
     if not fit.accepted or fit.after is None or fit.error is None:
         raise DataError(f"{fit}; only weights that rank held-back questions better are stored")
-    made_by = (system, dict(fit.weights), dict(fit.start), index.model, index.fingerprint)
+    made_by = (system, dict(fit.weights), dict(fit.start), corpus.model, corpus.fingerprint)
     kept = FittedWeights(*made_by, fit.questions, fit.before, fit.after, fit.error)
-    index.files.write_file(_file_name(system), sealed(asdict(kept), _FORMAT))
+    corpus.files.write_file(_file_name(system), sealed(asdict(kept), _FORMAT))
     return kept
 
 
-def delete_weights(index: SearchedCollection, system: str) -> None:
+def delete_weights(corpus: Corpus, system: str) -> None:
     """Forget the weights of a system; nothing happens where there are none."""
-    index.files.delete_file(_file_name(system))
+    corpus.files.delete_file(_file_name(system))
 
 
-def has_weights(index: SearchedCollection, system: str) -> bool:
+def has_weights(corpus: Corpus, system: str) -> bool:
     """Whether there are some for the system, readable or not."""
-    return index.files.read_file(_file_name(system)) is not None
+    return corpus.files.read_file(_file_name(system)) is not None
 
 
 def _file_name(system: str) -> str:

@@ -8,8 +8,8 @@ from surprise_rerank._candidates import Field, Query
 from surprise_rerank._pipeline import Retriever
 from surprise_rerank.connectors.qdrant._hybrid import SparseRetriever
 from surprise_rerank.connectors.qdrant._retrievers import DenseRetriever, ExplainingRetriever, SurpriseMode
+from surprise_rerank.connectors.qdrant._search.corpus import Corpus
 from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS, SearchOptions
-from surprise_rerank.connectors.qdrant._search.searched import SearchedCollection
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.rerank._fusion import FusionReranker
@@ -58,14 +58,14 @@ class Sample:
     """What stands for the corpus: so many documents, and their vectors."""
 
     size: int
-    corpus: Ensemble
+    ensemble: Ensemble
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemInputs:
     """What a system of a collection is made of."""
 
-    index: SearchedCollection  # that is searched
+    corpus: Corpus  # that is searched
     options: SearchOptions = NO_OPTIONS  # filter and search parameters
     mode: SurpriseMode | None = None  # where surprise is computed; its usual place where None
     first_stage: Retriever | None = None  # where candidates come from, in place of the system's own search
@@ -75,35 +75,35 @@ class SystemInputs:
     @property
     def dense(self) -> Retriever:
         """The nearest by dense vectors, or the given candidates."""
-        return self.first_stage or DenseRetriever(self.index, options=self.options)
+        return self.first_stage or DenseRetriever(self.corpus, options=self.options)
 
     @property
     def words(self) -> SparseRetriever | None:
         """The documents' words, where they can be asked."""
-        return None if self.index.words is None else SparseRetriever(self.index, self.options)
+        return None if self.corpus.words is None else SparseRetriever(self.corpus, self.options)
 
     @property
     def compares_here(self) -> bool:
         """Whether token vectors are compared here; else Qdrant computes MaxSim."""
-        return self.of_texts or self.index.layout.compares_tokens_here
+        return self.of_texts or self.corpus.layout.compares_tokens_here
 
     @property
     def lacks(self) -> str:
         """The parts that a sum of scorers has to leave out, and their remedy; empty where it has all."""
-        index = self.index
-        absent = ["words"] * (index.words is None) + ["token vectors"] * (not index.has_tokens)
-        return f"without {' and '.join(absent)}: {'; '.join(map(index.remedy, absent))}" if absent else ""
+        corpus = self.corpus
+        absent = ["words"] * (corpus.words is None) + ["token vectors"] * (not corpus.has_tokens)
+        return f"without {' and '.join(absent)}: {'; '.join(map(corpus.remedy, absent))}" if absent else ""
 
     def sample(self) -> Sample:
         """Documents, or passages, that stand for the corpus."""
-        index = self.index
-        documents = index.sample(SAMPLE_SIZE, frozenset({"dense"}))
-        vectors, similarity = documents.require_dense(), index.layout.similarity
+        corpus = self.corpus
+        documents = corpus.sample(SAMPLE_SIZE, frozenset({"dense"}))
+        vectors, similarity = documents.require_dense(), corpus.layout.similarity
         # Moments of a dot product need no members; those of distances are of these.
         size = 0 if is_linear(similarity) else len(vectors)
-        corpus = Ensemble.from_vectors(vectors, sample_size=size, model=index.model, similarity=similarity)
-        return Sample(len(set(documents.ids)), corpus)
+        ensemble = Ensemble.from_vectors(vectors, sample_size=size, model=corpus.model, similarity=similarity)
+        return Sample(len(set(documents.ids)), ensemble)
 
     def token_sample(self) -> TokenBatch | None:
         """What inclusion is measured against; None where no token vectors are stored."""
-        return self.index.token_sample(SAMPLE_SIZE)[1] if self.index.has_tokens else None
+        return self.corpus.token_sample(SAMPLE_SIZE)[1] if self.corpus.has_tokens else None

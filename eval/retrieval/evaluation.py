@@ -126,8 +126,8 @@ def evaluate(
         with terminal.bar("encoding questions", len(ids), "questions") as advance:
             queries = encode_queries(encoder, texts, ids, on_progress=advance)
         encoding = (time.perf_counter() - began) / len(queries)
-        index = resources.index
-        lines = index.storage.engine.count() if by_passages else len(index)
+        corpus = resources.corpus
+        lines = corpus.points.count() if by_passages else len(corpus)
         depth = min(settings.depth, lines)  # engines refuse very large numbers
         documents = {document.id: document for document in dataset.documents}
         results = []
@@ -145,8 +145,8 @@ def evaluate(
             if isinstance(built, BuiltSystem) and built.note:
                 notes.append(f"{name}: {built.note}")
             notes.extend(_remarks(name, run, dataset))
-        engine = resources.index.engine
-        pooling = resources.index.manifest.options.pooling
+        engine = resources.corpus.engine
+        pooling = resources.corpus.manifest.options.pooling
     seconds_in_all = time.perf_counter() - start
     notes += _splitting(settings, encoder)
     notes.append(f"token vectors: {pooling:g} tokens merged into a vector")

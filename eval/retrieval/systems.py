@@ -13,7 +13,6 @@ import numpy as np
 from surprise_rerank._candidates import Candidates, Field, Query
 from surprise_rerank._errors import MissingExtraError
 from surprise_rerank._pipeline import Retriever
-from surprise_rerank.connectors._document_index import DocumentIndex
 from surprise_rerank.connectors._lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant._hybrid import (
     HybridRetriever,
@@ -23,6 +22,7 @@ from surprise_rerank.connectors.qdrant._hybrid import (
     SparseRetriever,
 )
 from surprise_rerank.connectors.qdrant._retrievers import DenseRetriever
+from surprise_rerank.connectors.qdrant._search.index_corpus import IndexCorpus
 from surprise_rerank.connectors.systems._building import auto
 from surprise_rerank.connectors.systems._inputs import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems._register import SYSTEMS, Need, System
@@ -51,7 +51,7 @@ class Resources(SystemInputs):
 
     Attributes:
         document_ids: of all documents.
-        corpus: the ensemble of all documents.
+        ensemble_of_documents: of all of them.
         sample_ids, sample_tokens: a uniform sample of the corpus, and its token vectors.
         lucene: the documents' words, where Pyserini is installed and a system asks for them.
         fitting: makes what similarities are fitted on: the words of all documents, and the sample.
@@ -59,9 +59,9 @@ class Resources(SystemInputs):
         pool: where every system takes its candidates from, in place of its usual place.
     """
 
-    index: DocumentIndex
+    corpus: IndexCorpus
     document_ids: frozenset[str]
-    corpus: Ensemble
+    ensemble_of_documents: Ensemble
     sample_ids: tuple[str, ...]
     sample_tokens: TokenBatch
     lucene: BM25Index | None
@@ -73,13 +73,13 @@ class Resources(SystemInputs):
     @property
     def anchors(self) -> Ensemble:
         """The ensemble that surprise is measured against (`ensemble`): the documents by default."""
-        return self.ensemble or self.corpus
+        return self.ensemble or self.ensemble_of_documents
 
     def of_index(self) -> SystemInputs:
         """What a system of an index is made of: search is exact, and candidates come from the given pool."""
         first_stage = None if self.pool is None else self.retriever(self.pool)
         return SystemInputs(
-            index=self.index, options=self.options, first_stage=first_stage, ensemble=self.anchors
+            corpus=self.corpus, options=self.options, first_stage=first_stage, ensemble=self.anchors
         )
 
     def retriever(self, usual: PoolName | Run, *, bm25: str = "") -> Retriever:
@@ -89,21 +89,21 @@ class Resources(SystemInputs):
             case "both" | "both-lucene":
                 found_by = "bm25" if pool == "both" else "bm25-lucene"
                 words = self._words(found_by)
-                retriever: Retriever = HybridRetriever(self.index, words, options=self.options)
+                retriever: Retriever = HybridRetriever(self.corpus, words, options=self.options)
                 if bm25 == found_by:  # whose scores it gives already
                     return retriever
             case "cosine":
-                retriever = DenseRetriever(self.index, options=self.options)
+                retriever = DenseRetriever(self.corpus, options=self.options)
             case "bm25":
-                retriever = SparseRetriever(self.index, self.options)
+                retriever = SparseRetriever(self.corpus, self.options)
             case "bm25-lucene":
-                retriever = BM25Retriever(self._lucene, self.index.fetch)
+                retriever = BM25Retriever(self._lucene, self.corpus.fetch)
             case _:
-                retriever = RunRetriever(pool, self.index, self.document_ids)
+                retriever = RunRetriever(pool, self.corpus, self.document_ids)
         return LexicallyScored(retriever, self._words(bm25)) if bm25 else retriever
 
     def _words(self, bm25: str) -> LexicalIndex:
-        return SparseRetriever(self.index, self.options) if bm25 == "bm25" else self._lucene
+        return SparseRetriever(self.corpus, self.options) if bm25 == "bm25" else self._lucene
 
     @property
     def _lucene(self) -> BM25Index:
@@ -117,7 +117,7 @@ class RunRetriever:
     """The candidates that a run file names, with the scores that it gives them, if the index has them."""
 
     run: Run
-    index: DocumentIndex
+    corpus: IndexCorpus
     document_ids: frozenset[str]
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -125,7 +125,7 @@ class RunRetriever:
         ranking = self.run.rankings.get(query.id)
         scores = {} if ranking is None else dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
         ids = [name for name in scores if name in self.document_ids][:depth]
-        pool = self.index.fetch(ids, fields)
+        pool = self.corpus.fetch(ids, fields)
         return replace(pool, scores={"run": np.array([scores[name] for name in pool.ids], np.float64)})
 
 
@@ -149,7 +149,7 @@ def surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Res
         weight=weight,
         shrink_mean=shrink,
         shrink_deviation=shrink,
-        anchors=resources.corpus,
+        anchors=resources.ensemble_of_documents,
     )
     return BuiltSystem("surprise", resources.retriever("cosine"), reranker)
 
@@ -165,7 +165,10 @@ def _bm25_lucene(resources: Resources) -> BuiltSystem:
 def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resources) -> BuiltSystem:
     """The pools of Lucene's BM25 and of cosine, by the sum of their scores and DynaMax's."""
     tokens = resources.sample_tokens
-    scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(sample=tokens, retrieved=True)]
+    scorers: list[Scorer] = [
+        CosineScorer(resources.ensemble_of_documents),
+        DynaMaxScorer(sample=tokens, retrieved=True),
+    ]
     note, weights = "without BM25, of cosine and dynamax only", dict[str, float]()
     if resources.lucene is None:
         retriever = resources.retriever("cosine")
@@ -173,7 +176,7 @@ def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resource
         note, weights = "", {"bm25": bm25_weight}
         scorers.insert(0, RetrievedScorer("bm25"))
         retriever = resources.retriever("both-lucene", bm25="bm25-lucene")
-    scored = InclusionScored(retriever, resources.index, tokens)
+    scored = InclusionScored(retriever, resources.corpus, tokens)
     return BuiltSystem("fusion", scored, FusionReranker(scorers, method, weights), note=note)
 
 

@@ -97,7 +97,7 @@ class Workspace:
             done = index.sync(dataset.documents, prune=True, background=False, show_progress=shown)
             counts = {"new": done.added, "changed": done.updated, "removed": done.removed}
             changes = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-            self.terminal.say(f"{len(index)} indexed ({index.engine}): {changes or 'all were there'}")
+            self.terminal.say(f"{len(index)} indexed ({index.corpus.engine}): {changes or 'all were there'}")
             words = None
             if lucene:
                 digest = hashlib.sha256()
@@ -107,14 +107,14 @@ class Workspace:
                 with self.terminal.bar("BM25 index", len(dataset.documents), "documents") as advance:
                     words = BM25Index.open_or_build(*place, on_progress=advance)
                 stack.enter_context(words)
-            ids, tokens = index.token_sample(_SAMPLED)
+            ids, tokens = index.corpus.token_sample(_SAMPLED)
             yield Resources(
-                index=index,
+                corpus=index.corpus,
                 # By default figures do not depend on an approximate index.
                 options=NO_OPTIONS.exactly(),
                 ensemble=anchors,
                 document_ids=frozenset(document.id for document in dataset.documents),
-                corpus=index.ensemble(),
+                ensemble_of_documents=index.ensemble(),
                 sample_ids=ids,
                 sample_tokens=tokens,
                 lucene=words,

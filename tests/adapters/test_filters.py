@@ -86,7 +86,7 @@ def index(
 
 def found(index: DocumentIndex, filters: dict[str, Any]) -> list[str]:
     options = SearchOptions(filter=from_haystack(filters))
-    return sorted(Pipeline(WordEncoder(), DenseRetriever(index, options=options)).search("text").ids)
+    return sorted(Pipeline(WordEncoder(), DenseRetriever(index.corpus, options=options)).search("text").ids)
 
 
 @pytest.mark.skipif(not is_installed("haystack"), reason="the extra 'haystack' is not installed")

@@ -247,7 +247,7 @@ def test_words_that_were_added_score_as_an_index_of_ours(store, monkeypatch):
     store.make(encoder)
     collection, reader = store.attach(encoder), store.attach(encoder)
     collection.enrich(tokens=False)
-    reader.reload()
+    reader.corpus.reload()
     monkeypatch.setattr("surprise_rerank.connectors.qdrant._writing.kept_terms._PATIENCE", 0.0)
     known = {str(i): text for i, text in enumerate(TEXTS)}
     for changed in ({}, {"100": "bread of rye", "101": "flour"}, {"7": "rye"}):
@@ -258,9 +258,9 @@ def test_words_that_were_added_score_as_an_index_of_ours(store, monkeypatch):
         names = list(known)
         with DocumentIndex.open(":memory:", encoder, options=IndexOptions(passages=None)) as index:
             index.sync([Document(name, text) for name, text in known.items()])
-            ours = SparseRetriever(index)
+            ours = SparseRetriever(index.corpus)
             scores, moments = ours.score(QUESTION, names), ours.moments(QUESTION)
-        for words in (SparseRetriever(collection), SparseRetriever(reader)):
+        for words in (SparseRetriever(collection.corpus), SparseRetriever(reader.corpus)):
             np.testing.assert_allclose(words.score(QUESTION, names), scores, rtol=1e-6)
             found = words.moments(QUESTION)
             np.testing.assert_allclose(found.mean, moments.mean, rtol=1e-6)
@@ -364,11 +364,11 @@ def test_a_collection_of_multivectors_alone_is_found_by_maxsim(store, tmp_path, 
     encoder = WordEncoder()
     store.make(encoder, vector=None, tokens=True, words=words)
     papers = store.attach(None, token_encoder=encoder, keep=tmp_path)
-    assert set(possible_systems(papers)) == {"fusion", "dynamax", *(["bm25"] * words)}
+    assert set(possible_systems(papers.corpus)) == {"fusion", "dynamax", *(["bm25"] * words)}
     assert ("dense vector", "none: documents are found by MaxSim") in papers.status().facts()
     found = papers.pipeline("dynamax").search(QUESTION, len(TEXTS))
     np.testing.assert_allclose(found.scores, inclusions(encoder, found.ids), atol=1e-5)
-    for system in possible_systems(papers):
+    for system in possible_systems(papers.corpus):
         ranking = papers.pipeline(system, filter=ONLY).search("bread needs flour and water")
         assert "bread" in ranking[0].text
         assert {hit.metadata["year"] for hit in ranking} == {2003}
@@ -392,7 +392,7 @@ def test_a_collection_of_multivectors_alone_is_found_by_maxsim(store, tmp_path, 
 def test_words_of_sparse_vectors_have_the_moments_of_all_documents(store):
     encoder = WordEncoder()
     store.make(encoder, words=True)
-    words = SparseRetriever(store.attach(encoder))  # recognised as Qdrant's BM25
+    words = SparseRetriever(store.attach(encoder).corpus)  # recognised as Qdrant's BM25
     scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
     moments = words.moments(QUESTION)
     np.testing.assert_allclose(moments.mean, scores.mean(), rtol=1e-4)
@@ -415,7 +415,7 @@ def test_sparse_vectors_of_a_function_are_read_and_unknown_ones_are_told_of(loca
         )
     assert any("give sparse=" in value for _, value in local.attach(encoder).status().facts())
     known = local.attach(encoder, sparse=lambda text: {"indices": [12, 3], "values": [1.0, 2.0]})
-    words = SparseRetriever(known)
+    words = SparseRetriever(known.corpus)
     scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
     np.testing.assert_allclose(scores, [3.0 * (i % 4 == 3) + 0.5 * (i % 7 == 2) for i in range(len(TEXTS))])
     np.testing.assert_allclose(words.moments(QUESTION).mean, scores.mean(), rtol=1e-6)
@@ -433,7 +433,7 @@ def test_statistics_are_those_of_all_vectors_and_are_kept(store, tmp_path):
     store.add(encoder, ["a new text of bread", "another one"], first=100)
     kept = store.attach(encoder, keep=tmp_path)
     assert kept.ensemble().identity == found.identity, "a twentieth more is none"
-    kept.refresh()
+    kept.corpus.refresh()
     anew = Ensemble.from_vectors(encoder.encode([*TEXTS, "a new text of bread", "another one"]).dense)
     np.testing.assert_allclose(kept.ensemble().covariance, anew.covariance, atol=1e-6)
     store.add(encoder, TEXTS[:5], first=200)
@@ -621,7 +621,7 @@ def test_what_is_named_or_fits_alone_is_taken(local):
         {"a": PARAMS, "b": SMALL}, models.PointStruct(id=1, vector=own, payload={"inhalt": "x", "n": 3})
     )(local)
     found = local.attach(WordEncoder(), text="inhalt")
-    assert found.vectors.dense == "a"  # the only one of the model's dimension
+    assert found.corpus.vectors.dense == "a"  # the only one of the model's dimension
     assert found.pipeline().search(QUESTION, 1)[0].metadata == {"n": 3}
 
 

@@ -78,8 +78,8 @@ def test_documents_are_found_by_ids_of_any_kind(key, value):
 )
 def test_what_is_fetched_for_the_text_has_the_same_text(payload, keys):
     collection = collection_of(payload, **keys)
-    layout = collection.payloads
-    pages = collection.points.scroll(layout.text_fields())
+    layout = collection.corpus.payloads
+    pages = collection.corpus.points.scroll(layout.text_fields())
     fetched = {record.id: layout.document(record.id, record.payload) for page in pages for record in page}
     for i in range(COUNT):
         assert fetched[str(i)].text == TEXTS[i]
@@ -113,15 +113,15 @@ def test_unit_vectors_by_manhattan_are_ranked_by_manhattan():
     collection = collection_of(lambda i: {"text": TEXTS[i]}, models.Distance.MANHATTAN)
     (query,) = ENCODER.encode(["dogs number3"]).dense
     nearest = np.argsort(np.abs(ENCODER.encode(TEXTS).dense - query).sum(axis=1), kind="stable")[:8]
-    assert collection.vectors.similarity == "manhattan"
+    assert collection.corpus.vectors.similarity == "manhattan"
     ranked = collection.text_reranker("cosine").rank(
         "dogs number3", TEXTS, ids=[str(i) for i in range(COUNT)], top_k=8
     )
     assert [own.position for own in ranked] == nearest.tolist()
     with pytest.raises(DataError, match="compares its vectors by Manhattan"):
-        build_system("auto", collection)
+        build_system("auto", collection.corpus)
     euclid = collection_of(lambda i: {"text": TEXTS[i]}, models.Distance.EUCLID)
-    assert euclid.vectors.similarity == "dot"
+    assert euclid.corpus.vectors.similarity == "dot"
 
 
 @pytest.mark.parametrize(

@@ -86,17 +86,25 @@ def test_unknown_ids_are_refused_or_skipped(collection, missing):
 
 
 def test_samples_are_of_so_many_documents_and_always_the_same(collection):
-    assert len(collection.sample_ids(5)) == 5
-    assert collection.sample_ids(5) == collection.sample_ids(5)
-    assert set(collection.sample_ids(1000)) == set(TEXTS)
-    assert collection.sample(5, frozenset({"dense"})).ids == collection.sample_ids(5)
-    assert [document.id for document in collection.sample_documents(5)] == list(collection.sample_ids(5))
+    assert len(collection.corpus.sample_ids(5)) == 5
+    assert collection.corpus.sample_ids(5) == collection.corpus.sample_ids(5)
+    assert set(collection.corpus.sample_ids(1000)) == set(TEXTS)
+    assert collection.corpus.sample(5, frozenset({"dense"})).ids == collection.corpus.sample_ids(5)
+    assert [document.id for document in collection.corpus.sample_documents(5)] == list(
+        collection.corpus.sample_ids(5)
+    )
 
 
 WRONG: dict[str, tuple[Callable[[Either], Any], str]] = {
-    "no sample": (lambda c: c.sample(0, frozenset()), "size must be a whole number of at least 1, got 0"),
-    "no sampled ids": (lambda c: c.sample_ids(0), "size must be a whole number of at least 1, got 0"),
-    "a field of a sample": (lambda c: c.sample(3, frozenset({"text"})), r"fields\[0\]='text' is not known"),
+    "no sample": (
+        lambda c: c.corpus.sample(0, frozenset()),
+        "size must be a whole number of at least 1, got 0",
+    ),
+    "no sampled ids": (lambda c: c.corpus.sample_ids(0), "size must be a whole number of at least 1, got 0"),
+    "a field of a sample": (
+        lambda c: c.corpus.sample(3, frozenset({"text"})),
+        r"fields\[0\]='text' is not known",
+    ),
     "a field": (lambda c: c.fetch(["1"], {"text"}), r"fields\[0\]='text' is not known"),
     "an id without a list": (lambda c: c.fetch("1", frozenset()), r"put the string into a list"),
     "a system": (lambda c: c.pipeline("bm52"), "system='bm52' is not known; did you mean"),
@@ -104,7 +112,7 @@ WRONG: dict[str, tuple[Callable[[Either], Any], str]] = {
     "a unit": (lambda c: c.by_unit("page"), "unit='page' is not known"),
     "no words": (lambda c: c.pipeline("bm25"), "has no words, which bm25 reads; choose another system, or "),
     "token vectors": (lambda c: c.fetch(["1"], {"tokens"}), "has no token vectors; .*, or choose a system"),
-    "sampled tokens": (lambda c: c.token_sample(3), "has no token vectors; .*, or choose a system"),
+    "sampled tokens": (lambda c: c.corpus.token_sample(3), "has no token vectors; .*, or choose a system"),
     "a system of tokens": (lambda c: c.pipeline("dynamax"), "has no token vectors, which dynamax compares"),
     "a tenant": (lambda c: c.of_tenant("acme"), "tenant='acme'"),
 }
@@ -112,7 +120,7 @@ WRONG: dict[str, tuple[Callable[[Either], Any], str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_wrong_is_refused_in_the_same_words(collection, wrong):
-    if wrong == "no words" and collection.words is not None:
+    if wrong == "no words" and collection.corpus.words is not None:
         pytest.skip("words were added")
     call, words = WRONG[wrong]
     with pytest.raises(DataError, match=words):
@@ -134,13 +142,13 @@ def test_a_status_is_one_kind_of_report(collection):
     status = collection.status()
     assert isinstance(status, CollectionStatus)
     facts, values = dict(status.facts()), json.loads(json.dumps(status.to_json()))
-    assert (facts["documents"], facts["points"], facts["engine"]) == ("40", "40", collection.engine)
-    lacking = "token vectors" if collection.words else "words and token vectors"
-    assert facts["ranks by"].startswith(f"{collection.default_system} (without {lacking}: ")
+    assert (facts["documents"], facts["points"], facts["engine"]) == ("40", "40", collection.corpus.engine)
+    lacking = "token vectors" if collection.corpus.words else "words and token vectors"
+    assert facts["ranks by"].startswith(f"{collection.corpus.default_system} (without {lacking}: ")
     assert {"model", "title" if status.manifest is None else "passages"} <= facts.keys()
     assert (values["documents"], values["points"], values["where"]) == (40, 40, collection.where)
     assert values["ranks_by"] == facts["ranks by"]
-    assert (collection.placement() is None) == (collection.engine != "server")
+    assert (collection.placement() is None) == (collection.corpus.engine != "server")
 
 
 def test_neighbours_that_nobody_knows_are_not_left_out_in_silence(collection):

@@ -63,7 +63,7 @@ def filled(index: DocumentIndex) -> None:
 def measured(index: Any) -> None:
     filled(index) if isinstance(index, DocumentIndex) else None
     index.measure_background("cosine", QUESTIONS)
-    store_weights(index, "auto", FIT)
+    store_weights(index.corpus, "auto", FIT)
 
 
 def with_ensemble(index: DocumentIndex) -> None:
@@ -93,9 +93,9 @@ INDEX: dict[str, Writer] = {
     ),
     "refresh_statistics": Writer(with_more_questions, lambda index: index.refresh_statistics()),
     "measure_background": Writer(filled, lambda index: index.measure_background("cosine", QUESTIONS)),
-    "weights": Writer(filled, lambda index: store_weights(index, "auto", FIT)),
-    "delete_background": Writer(measured, lambda index: delete_background(index, "cosine")),
-    "delete_weights": Writer(measured, lambda index: delete_weights(index, "auto")),
+    "weights": Writer(filled, lambda index: store_weights(index.corpus, "auto", FIT)),
+    "delete_background": Writer(measured, lambda index: delete_background(index.corpus, "cosine")),
+    "delete_weights": Writer(measured, lambda index: delete_weights(index.corpus, "auto")),
 }
 COLLECTION: dict[str, Writer] = {
     "enrich": Writer(nothing, lambda index: index.enrich()),
@@ -105,7 +105,7 @@ COLLECTION: dict[str, Writer] = {
         lambda index: index.set_questions(QUESTIONS), lambda index: index.set_questions([])
     ),
     "collection's background": Writer(nothing, lambda index: index.measure_background("cosine", QUESTIONS)),
-    "collection's weights": Writer(nothing, lambda index: store_weights(index, "auto", FIT)),
+    "collection's weights": Writer(nothing, lambda index: store_weights(index.corpus, "auto", FIT)),
 }
 # A call that adds, and is not to be repeated.
 ONCE = {"add_questions": Writer(with_ensemble, lambda index: index.add_questions(MORE))}
@@ -227,8 +227,8 @@ def sound(qdrant: Any, name: str) -> tuple[dict[str, Stored], list[tuple[str, in
 def require_right_terms(index: Any) -> None:
     """What the index weighs words by is what a count of all its points gives, in whatever order they come."""
     if isinstance(index, DocumentIndex):
-        kept = index.term_statistics()
-        counted = TermStatistics.counted(index.storage.engine.scroll((), (BM25,)))
+        kept = index.corpus.term_statistics()
+        counted = TermStatistics.counted(index.corpus.storage.engine.scroll((), (BM25,)))
         assert (kept.points, kept.filled) == (counted.points, counted.filled)
         np.testing.assert_array_equal([kept.terms, kept.counts], [counted.terms, counted.counts])
         np.testing.assert_allclose([kept.sums, kept.squares], [counted.sums, counted.squares], rtol=1e-12)
@@ -317,10 +317,10 @@ def test_what_was_changed_before_an_error_is_counted(qdrant, monkeypatch):
         filled(index)
         with pytest.raises(DataError, match="occurs twice"):
             index.sync([*changed[:20], changed[0]], background=False)
-        assert index.changes().documents == 40 + 10
+        assert index.corpus.changes().documents == 40 + 10
         qdrant.fault("upsert", Status(500), times=1000, after=1)
         with pytest.raises(IndexingError):
             index.sync(changed, background=False)
         qdrant.heal()
         index.sync(changed, background=False)
-        assert index.changes().documents >= 40 + 20
+        assert index.corpus.changes().documents >= 40 + 20

@@ -251,30 +251,30 @@ def test_damaged_files_are_refused(tmp_path, name, content, message):
 def test_weights_survive_a_restart_and_end_with_a_version(open_index):
     with open_index(WordEncoder()) as index:
         index.sync([Document("a", "wing lift")])
-        assert load_weights(index, "auto") is None
-        kept = store_weights(index, "auto", FOUND)
-        store_weights(index, "fusion", FOUND)
-        delete_weights(index, "fusion")
+        assert load_weights(index.corpus, "auto") is None
+        kept = store_weights(index.corpus, "auto", FOUND)
+        store_weights(index.corpus, "fusion", FOUND)
+        delete_weights(index.corpus, "fusion")
     with open_index(WordEncoder()) as index:
-        assert load_weights(index, "auto") == FOUND.weights
-        assert fitted_weights(index, "auto") == kept
-        assert not has_weights(index, "fusion")
+        assert load_weights(index.corpus, "auto") == FOUND.weights
+        assert fitted_weights(index.corpus, "auto") == kept
+        assert not has_weights(index.corpus, "fusion")
         index.rebuild([Document("a", "wing lift")])
-        assert load_weights(index, "auto") is None
+        assert load_weights(index.corpus, "auto") is None
 
 
 def test_a_system_takes_what_its_parts_can_use(open_index):
     with open_index(WordEncoder()) as index:
         index.sync([Document(str(i), f"word{i} other") for i in range(20)])
-        store_weights(index, "auto", replace(FOUND, weights={**FOUND.weights, "words": 1.2}))
-        built = build_system("auto", index)
+        store_weights(index.corpus, "auto", replace(FOUND, weights={**FOUND.weights, "words": 1.2}))
+        built = build_system("auto", index.corpus)
         assert "of other scorers and are left out; fit them again" in built.reranking
         assert built.reranker.weights == AUTO.weights
-        store_weights(index, "auto", FOUND)
-        assert build_system("auto", index).reranker.weights == {**AUTO.weights, **FOUND.weights}
+        store_weights(index.corpus, "auto", FOUND)
+        assert build_system("auto", index.corpus).reranker.weights == {**AUTO.weights, **FOUND.weights}
         # Weights without words leave those of words alone.
-        store_weights(index, "fusion", replace(FOUND, weights={"cosine": 1.2, "dynamax": 0.8}))
-        weights = build_system("fusion", index).reranker.weights
+        store_weights(index.corpus, "fusion", replace(FOUND, weights={"cosine": 1.2, "dynamax": 0.8}))
+        weights = build_system("fusion", index.corpus).reranker.weights
         assert weights == {"bm25": 0.5, "cosine": 1.2, "dynamax": 0.8}
 
 
@@ -287,16 +287,16 @@ def test_weights_that_are_declined_damaged_or_of_another_model_are_refused(open_
     with open_index(WordEncoder()) as index:
         declined = WeightFit(FOUND.start, FOUND.start, False, 40, 40, 0.4, 0.39, 0.02)
         with pytest.raises(DataError, match="only weights that rank held-back questions better are stored"):
-            store_weights(index, "auto", declined)
-        assert not has_weights(index, "auto")
-        store_weights(index, "auto", FOUND)
-        whole = index.storage.read_file("weights-auto.json") or b""
+            store_weights(index.corpus, "auto", declined)
+        assert not has_weights(index.corpus, "auto")
+        store_weights(index.corpus, "auto", FOUND)
+        whole = index.corpus.storage.read_file("weights-auto.json") or b""
         content = unsealed(whole, 1, "weights", "fit them")
         numbers = [whole.replace(b"0.", wrong, 1) for wrong in WRONG]
         broken = dict.fromkeys((*DAMAGED, *numbers, sealed(content, 2)), "fit the weights again")
         broken[sealed({**content, "model": "other", "fingerprint": "1"}, 1)] = OTHER_MODEL
         for damaged, message in broken.items():
             assert damaged != whole
-            index.storage.write_file("weights-auto.json", damaged)
+            index.corpus.storage.write_file("weights-auto.json", damaged)
             with pytest.raises((DataError, IndexMismatchError), match=message):
-                load_weights(index, "auto")
+                load_weights(index.corpus, "auto")

@@ -34,5 +34,5 @@ def write_index(folder: Path) -> str:
         index.sync(DOCUMENTS)
         background = index.pipeline("dynamax").with_background(questions).current_background()
         assert background is not None
-        store_background(index, "dynamax", background)
+        store_background(index.corpus, "dynamax", background)
     return str(folder / "index")

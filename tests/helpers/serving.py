@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from helpers.words import WordEncoder
 from surprise_rerank import TextReranker
-from surprise_rerank.connectors._ranked import RankedPipelines
+from surprise_rerank.connectors._searchable import CollectionPipelines
 from surprise_rerank.connectors.server import ServerOptions, Service
 from surprise_rerank.connectors.server import _process as process
 from surprise_rerank.connectors.server._logs import EventLog
@@ -68,7 +68,7 @@ def service_of(
     **options: Any,
 ) -> Service:
     """An index, or a tenant's documents of it, served by one of its systems; the others can be asked for."""
-    pipelines = RankedPipelines(index, system, min_percentile=least, tenant=tenant)
+    pipelines = CollectionPipelines(index, system, min_percentile=least, tenant=tenant)
     service = Service(searches=True, options=ServerOptions(**options), logger=(log or Log()).logger())
     service.open(index.text_reranker(system, tenant=tenant), pipelines[system], system, pipelines)
     return service

@@ -53,7 +53,7 @@ ROOMS = [
             "highlights",
         )
     ),
-    *(f"connectors.{room}" for room in ("readers", "systems", "ranked", "stored_index", "document_index")),
+    *(f"connectors.{room}" for room in ("readers", "systems", "searchable", "document_index")),
     *(f"connectors.{room}" for room in ("attached", "qdrant", "similar", "server", "components")),
     "connectors.filters",
     "connectors",

@@ -85,11 +85,13 @@ def test_a_string_is_no_list_of_its_letters(index):
         ):
             call("12")
     assert len(index) == 3
-    assert index.statistics().record.count == 3
+    assert index.corpus.statistics().record.count == 3
     with pytest.raises(DataError, match=r"documents\[0\] must be a Document, got {'id': '3'}"):
         index.sync([{"id": "3"}])
     with pytest.raises(DataError, match="query must be a Query, got 'why'; search by words with a pipeline"):
-        index.search("why", 3)
+        index.corpus.search("why", 3)
+    with pytest.raises(DataError, match=r"corpus must be .*index\.corpus"):
+        build_system("cosine", index)
 
 
 @pytest.mark.parametrize("kind", ["list", "generator", "array", "column"])
@@ -109,7 +111,7 @@ def test_lists_are_taken_as_people_have_them(index, kind):
 
 def test_an_id_is_looked_up_as_it_was_stored(index):
     index.sync([Document("a\ud800", "dddd")])
-    assert index.documents(["a\ud800"])["a\ud800"].text == "dddd"
+    assert index.corpus.documents(["a\ud800"])["a\ud800"].text == "dddd"
     assert index.fetch(["a\ud800"], frozenset()).ids == ("a\ufffd",)
     assert index.text_reranker("cosine").rank("d", ["dddd"], ids=["a\ud800"]).notes == ("stored 1 of 1",)
     assert index.delete(["a\ud800"]) == 1

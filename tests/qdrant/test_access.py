@@ -96,7 +96,7 @@ ALL = ("", "@1", "@1.files")
 def search(index: DocumentIndex) -> None:
     """By cosine, by words with their statistics, by the formula, with verdicts from the background."""
     (query,) = encode_queries(WordEncoder(), QUESTIONS[:1])
-    for retriever in (DenseRetriever(index), SparseRetriever(index)):
+    for retriever in (DenseRetriever(index.corpus), SparseRetriever(index.corpus)):
         assert len(retriever.retrieve(query, 5)) == 5
     for system in ("cosine", "auto", "surprise"):
         pipeline = index.pipeline(system)
@@ -147,7 +147,7 @@ def test_a_token_that_reaches_too_little_is_told_what_it_must_reach(desk):
         assert all(name in str(caught.value) for name in every)
     with desk.opened(desk.own("r", "", "@1"), WordEncoder()) as index:
         (query,) = encode_queries(WordEncoder(), QUESTIONS[:1])
-        assert len(DenseRetriever(index).retrieve(query, 5)) == 5
+        assert len(DenseRetriever(index.corpus).retrieve(query, 5)) == 5
         with pytest.raises(StoreError, match=r"@1\.files.*that may"):
             index.pipeline("surprise")
 

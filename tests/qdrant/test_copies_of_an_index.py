@@ -31,7 +31,7 @@ def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index, tmp_path):
         expected, statistics = answers(first), first.manifest.statistics
         encoder.encoded_texts.clear()
         with open_index(encoder, options=options) as empty:
-            place = empty.storage.location
+            place = empty.corpus.storage.location
         if str(place.folder) == ":memory:":
             place = tmp_path / "copy"
         assert copy_index(first, place) == first.status().points
@@ -40,7 +40,7 @@ def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index, tmp_path):
             assert answers(copied) == expected
             assert copied.manifest.statistics == statistics
             assert copied.status().behind == 0
-            assert copied.changes() == first.changes()
+            assert copied.corpus.changes() == first.corpus.changes()
             assert copied.sync(DOCUMENTS, background=False).unchanged == len(DOCUMENTS)
         with pytest.raises(DataError, match="copy to an empty place"):
             copy_index(first, place)
@@ -76,7 +76,7 @@ def test_a_copy_that_fails_leaves_no_index(open_index, tmp_path, monkeypatch, lo
     encoder = WordEncoder()
     with DocumentIndex.open(tmp_path / "first", encoder) as first:
         first.sync(DOCUMENTS, background=False)
-        scroll = first.storage.engine.scroll
+        scroll = first.corpus.storage.engine.scroll
 
         def failing(*arguments, **options):
             for records in scroll(*arguments, **options):
@@ -84,10 +84,10 @@ def test_a_copy_that_fails_leaves_no_index(open_index, tmp_path, monkeypatch, lo
                     raise StoreError("the disk of the index failed")
                 yield records[lost]
 
-        monkeypatch.setattr(first.storage.engine, "scroll", failing)
+        monkeypatch.setattr(first.corpus.storage.engine, "scroll", failing)
         with open_index(encoder) as empty:
-            place = empty.storage.location
-            empty.storage.discard()
+            place = empty.corpus.storage.location
+            empty.corpus.storage.discard()
         if str(place.folder) == ":memory:":
             place = Location(tmp_path / "copy")
         with pytest.raises(StoreError, match=r"the disk of the index failed|got 116 points and not 120"):

@@ -88,10 +88,12 @@ def test_an_index_made_of_a_file_answers_as_the_one_that_it_is_a_copy_of(open_in
             members = model.encode([f"w{i} shared" for i in range(30)]).dense
             first.set_ensemble(Ensemble.from_vectors(members, model=model.name), shrink_deviation=0.5)
         expected, points, error = answers(first), first.status().points, 1e-6
-        documents = first.documents(sorted(first.ids(tenant=ALL if first.manifest.options.tenant else None)))
+        documents = first.corpus.documents(
+            sorted(first.ids(tenant=ALL if first.manifest.options.tenant else None))
+        )
         assert copy_index(first, tmp_path / "copy.vectors") == points
-        ensemble, statistics = first.manifest.statistics, first.statistics()
-    if first.engine != "edge":  # whose numbers of four bits are those of the texts, encoded here
+        ensemble, statistics = first.manifest.statistics, first.corpus.statistics()
+    if first.corpus.engine != "edge":  # whose numbers of four bits are those of the texts, encoded here
         error = 2e-3
         with filled(DocumentIndex.open(tmp_path / "encoded", model, options=KINDS[kind])) as encoded:
             expected = answers(encoded)
@@ -99,13 +101,13 @@ def test_an_index_made_of_a_file_answers_as_the_one_that_it_is_a_copy_of(open_in
     assert copy_index(tmp_path / "copy.vectors", tmp_path / "copy") == points
     assert model.encoded_texts == []
     with DocumentIndex.open(tmp_path / "copy", model, options=KINDS[kind]) as copied:
-        assert copied.documents(list(documents)) == documents
-        for name, document in copied.documents(list(documents)).items():
+        assert copied.corpus.documents(list(documents)) == documents
+        for name, document in copied.corpus.documents(list(documents)).items():
             assert (document.source, document.places) == (documents[name].source, documents[name].places)
         require_equal(answers(copied), expected, error)
         assert copied.manifest.statistics == ensemble
         if statistics is not None:
-            assert copied.statistics().ensemble.identity == statistics.ensemble.identity
+            assert copied.corpus.statistics().ensemble.identity == statistics.ensemble.identity
             assert copied.status().behind == 0
         report = copied.sync([*SHORT, LONG], background=False)
         assert report.unchanged == len(SHORT) + 1
@@ -253,9 +255,9 @@ def test_backgrounds_and_weights_come_along(tmp_path):
 
 def test_an_index_that_is_half_written_is_not_copied(tmp_path):
     with filled(DocumentIndex.open(tmp_path / "first", encoder())) as first:
-        content = IndexContent(first.storage)
+        content = IndexContent(first.corpus.storage)
         lost = next(d for d in content.documents() if d.id == "book").addresses[5]
-        first.storage.engine.delete([lost])
+        first.corpus.storage.engine.delete([lost])
         with pytest.raises(StoreError, match="'book' is not whole, expected every passage"):
             copy_index(first, tmp_path / "copy.vectors")
     assert not (tmp_path / "copy.vectors").exists()

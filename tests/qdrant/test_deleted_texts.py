@@ -56,10 +56,10 @@ def test_purge_takes_replaced_texts_out_of_an_open_index(tmp_path):
         assert 7 in held(tmp_path)
         index.purge()
         assert held(tmp_path) == numbers(0) - {7}
-        assert index.documents(["u7"])["u7"].text == "nothing"
+        assert index.corpus.documents(["u7"])["u7"].text == "nothing"
         index.sync([Document("u8", "nothing")], background=False)
     with DocumentIndex.open(tmp_path, WordEncoder()) as index:
-        assert [index.documents([name])[name].text for name in ("u7", "u8")] == ["nothing", "nothing"]
+        assert [index.corpus.documents([name])[name].text for name in ("u7", "u8")] == ["nothing", "nothing"]
 
 
 @pytest.mark.parametrize("step", ["_vacuum", "finish_purge", "_probe"])

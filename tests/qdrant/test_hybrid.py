@@ -43,7 +43,7 @@ class Overlap:
 
 def test_a_filter_that_does_not_reach_the_words_is_refused(index):
     with pytest.raises(DataError, match="filter, tenant and unit do not reach a Overlap; leave them out"):
-        HybridRetriever(index, Overlap()).among(models.Filter())
+        HybridRetriever(index.corpus, Overlap()).among(models.Filter())
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def index() -> Iterator[DocumentIndex]:
 def test_the_pool_is_the_best_of_both_in_turn_with_both_scores(index, depth):
     lexical = Overlap()
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
-    pool = HybridRetriever(index, lexical).retrieve(query, depth, ALL_FIELDS)
-    nearest = index.search(query, depth).ids
+    pool = HybridRetriever(index.corpus, lexical).retrieve(query, depth, ALL_FIELDS)
+    nearest = index.corpus.search(query, depth).ids
     words, _ = lexical.search(query.text, depth)
     in_turn = [name for pair in zip_longest(nearest, words) for name in pair if name is not None]
     kept = list(dict.fromkeys(in_turn))[:depth]
@@ -79,7 +79,7 @@ def test_the_pool_is_the_best_of_both_in_turn_with_both_scores(index, depth):
 def test_bm25_of_lucene_fits_the_same_places(index, tmp_path):
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
     with BM25Index.open_or_build(tmp_path / "bm25", DOCUMENTS, "v") as lexical:
-        pool = HybridRetriever(index, lexical).retrieve(query, 8, ALL_FIELDS)
+        pool = HybridRetriever(index.corpus, lexical).retrieve(query, 8, ALL_FIELDS)
         found = BM25Retriever(lexical, index.fetch).retrieve(query, 8, frozenset({"tokens"}))
     assert pool.scores["bm25"][pool.ids.index("13")] == pool.scores["bm25"].max()
     assert DynaMaxScorer().rerank(query, found).ids[0] == "13"
@@ -119,12 +119,12 @@ def test_what_is_asked_together_is_what_is_asked_part_by_part(open_index, form):
     with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
         index.sync(LONG)
         for options in NARROWED.values():
-            words = SparseRetriever(index, options)
+            words = SparseRetriever(index.corpus, options)
             for depth in (3, 110):
                 for query in encode_queries(ENCODER, ["w3 w4 none w80", "nothing here"]):
                     fields = frozenset({"dense", "tokens", "documents"})
                     found, expected = (
-                        HybridRetriever(index, own, exact=True).retrieve(query, depth, fields)
+                        HybridRetriever(index.corpus, own, exact=True).retrieve(query, depth, fields)
                         for own in (words, _Elsewhere(words))
                     )
                     _assert_same(found, expected)
@@ -149,15 +149,15 @@ def test_a_pool_knows_how_many_words_its_best_score_is_worth(open_index, form):
     question = encode_queries(ENCODER, ["w3 w4 w80"])[0]
     with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
         index.sync(LONG)
-        words = SparseRetriever(index)
+        words = SparseRetriever(index.corpus)
         weights, best = words.vector(question.text).values, words.search(question.text, 1)[1][0]
         assert len(weights) == 3  # a word that no document has has the largest weight
-        pool = HybridRetriever(index, words).retrieve(question, 50)
+        pool = HybridRetriever(index.corpus, words).retrieve(question, 50)
         assert pool.words == pytest.approx(float(best) / float(weights.mean()))
         assert with_words(index.fetch(pool.ids, {"dense"}), words, question.text).words == pool.words
-        index.model = "all-MiniLM-L6-v2"
-        index.storage.save(replace(index.manifest, language="german"))
-        assert HybridRetriever(index, words).retrieve(question, 50).words is None
+        index.corpus.model = "all-MiniLM-L6-v2"
+        index.corpus.storage.save(replace(index.manifest, language="german"))
+        assert HybridRetriever(index.corpus, words).retrieve(question, 50).words is None
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_a_question_takes_few_requests(open_index, form, most, system):
         index.sync(LONG)
         pipeline = index.pipeline(system)
         pipeline.search("w3 w4 w30")  # which reads what does not depend on the question
-        engine: Any = index.storage.engine
+        engine: Any = index.corpus.storage.engine
         counted = _Counting(engine)
-        index.storage.engine = counted
+        index.corpus.storage.engine = counted
         for question in ("w3 w4 w30", "w12 none w80", "nothing here"):
             pipeline.search(question)
             assert counted.requests.total() <= most, counted.requests

@@ -89,7 +89,7 @@ def test_search_ranks_by_cosine(open_index):
     with open_index(encoder) as index:
         index.sync(Document(str(i), text) for i, text in enumerate(texts))
         question = query(encoder, "w3 w1")
-        pool = index.search(question, 10, frozenset({"dense"}), exact=True)
+        pool = index.corpus.search(question, 10, frozenset({"dense"}), exact=True)
     assert question.dense is not None
     cosines = encoder.encode(texts).dense @ question.dense
     np.testing.assert_allclose(pool.scores["cosine"], np.sort(cosines)[::-1][:10], atol=1e-6)
@@ -103,7 +103,7 @@ def test_the_ensemble_of_the_index_is_that_of_its_vectors(open_index):
     with open_index(encoder) as index:
         index.sync(documents)
         stored = index.ensemble()
-        ids, tokens = index.token_sample(7)
+        ids, tokens = index.corpus.token_sample(7)
     direct = Ensemble.from_vectors(encoder.encode([d.content for d in documents]).dense, model="words")
     assert stored.count == 40
     np.testing.assert_allclose(stored.mean, direct.mean, atol=1e-6)
@@ -150,11 +150,11 @@ def test_an_empty_index_answers_with_an_empty_pool(open_index):
     encoder = WordEncoder()
     with open_index(encoder) as index:
         assert index.sync([]).added == 0
-        pool = index.search(query(encoder, "anything"), 10, ALL_FIELDS)
+        pool = index.corpus.search(query(encoder, "anything"), 10, ALL_FIELDS)
         assert pool.ids == ()
         assert index.ensemble().count == 0
-        assert index.token_sample(5)[0] == ()
-        assert Pipeline(encoder, DenseRetriever(index), DynaMaxScorer()).search("x").ids == ()
+        assert index.corpus.token_sample(5)[0] == ()
+        assert Pipeline(encoder, DenseRetriever(index.corpus), DynaMaxScorer()).search("x").ids == ()
 
 
 def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path):
@@ -234,7 +234,7 @@ def test_the_sample_is_the_same_wherever_the_corpus_is_stored(tmp_path):
     for place, collection in ((tmp_path / "folder", "one"), (":memory:", "another")):
         with DocumentIndex.open(Location(place, collection=collection), WordEncoder()) as index:
             index.sync(documents)
-            samples.append(index.token_sample(10)[0])
+            samples.append(index.corpus.token_sample(10)[0])
     assert samples[0] == samples[1]
     assert samples[0] == tuple(sorted((d.id for d in documents), key=point_id))[:10]
 
@@ -257,7 +257,7 @@ def test_a_document_does_not_take_the_place_of_another_sources_one(open_index, t
         sources[name] = open_documents(file, fields=Fields(id="row"))
 
     def held(index: DocumentIndex) -> dict[str, str]:
-        documents = index.documents(["1", "2", "b/1", "b/2"])
+        documents = index.corpus.documents(["1", "2", "b/1", "b/2"])
         return {name: document.text for name, document in documents.items()}
 
     with open_index(WordEncoder()) as index:
@@ -297,14 +297,14 @@ def test_ids_are_read_as_they_are_wanted_and_deleted_as_they_are_read(open_index
     """All ids of an index may not fit into memory."""
     with open_index(WordEncoder()) as index:
         index.sync([Document(f"d{i}", f"word{i}", metadata={"odd": i % 2}) for i in range(1500)])
-        scroll, pages = index.storage.engine.scroll, []
+        scroll, pages = index.corpus.storage.engine.scroll, []
 
         def counted(*arguments, **options):
             for records in scroll(*arguments, **options):
                 pages.append(len(records))
                 yield records
 
-        monkeypatch.setattr(index.storage.engine, "scroll", counted)
+        monkeypatch.setattr(index.corpus.storage.engine, "scroll", counted)
         assert next(index.ids()).startswith("d")
         assert pages == [1000]
         odd = models.FieldCondition(key="metadata.odd", match=models.MatchValue(value=1))

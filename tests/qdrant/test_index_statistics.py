@@ -21,7 +21,7 @@ def ensemble(encoder: WordEncoder, questions: list[str], model: str = "words") -
 
 def ranked(index: DocumentIndex, mode: str = "formula") -> Candidates:
     (query,) = encode_queries(index.encoder, ["w1 w2"])
-    return SurpriseRetriever(index, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
+    return SurpriseRetriever(index.corpus, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
 
 
 def moments(index: DocumentIndex) -> np.ndarray:
@@ -83,11 +83,11 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(open_index, mon
         from surprise_rerank.connectors.qdrant._writing.statistics import Statistics
 
         latest = Statistics.of(other, "others")
-        statistics.set_latest(index.storage, latest)
+        statistics.set_latest(index.corpus.storage, latest)
         with pytest.raises(KeyboardInterrupt):
-            statistics.refresh(index.storage, latest, interrupted)
+            statistics.refresh(index.corpus.storage, latest, interrupted)
         with pytest.raises(IndexMismatchError, match=r"30 documents .* another ensemble"):
-            SurpriseRetriever(index)
+            SurpriseRetriever(index.corpus)
     with open_index(encoder) as index:
         assert index.status().behind == 20
         assert index.refresh_statistics() == 20
@@ -101,7 +101,7 @@ def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(open_
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         (query,) = encode_queries(encoder, ["w1 w2"])
         for mode in ("formula", "vector"):
-            found = SurpriseRetriever(index, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
+            found = SurpriseRetriever(index.corpus, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
             assert found.scores["surprise"][found.ids.index("empty")] == 0.0
 
 
@@ -145,13 +145,13 @@ def test_questions_that_come_during_a_pass_lose_no_ensemble(open_index):
         index.sync(DOCUMENTS)
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         index.add_questions(["w1 w9"])
-        latest = statistics.load(index.storage, index.manifest.latest, "words")
+        latest = statistics.load(index.corpus.storage, index.manifest.latest, "words")
 
         def another(count: int) -> None:
             # What add_questions does, from another process.
-            statistics.set_latest(index.storage, latest.extended(encoder.encode(["w7"]).dense))
+            statistics.set_latest(index.corpus.storage, latest.extended(encoder.encode(["w7"]).dense))
 
-        statistics.refresh(index.storage, latest, another)
+        statistics.refresh(index.corpus.storage, latest, another)
     with open_index(encoder) as index:
         assert index.sync([*DOCUMENTS, Document("late", "w1")]).added == 1
         assert (index.manifest.statistics.count, index.manifest.latest.count) == (21, 22)

@@ -27,7 +27,7 @@ def serve(told: Connection, folder: Path, most_in_log: int) -> None:
     """Changes the index in small steps, as a server does, and waits to be killed."""
     edge_shard._MOST_IN_LOG = most_in_log
     with opened(folder) as index:
-        index.storage.engine.leave_to_others()
+        index.corpus.storage.engine.leave_to_others()
         for document in documents()[8:20]:
             index.sync([document], background=False)
         index.delete(["3"])
@@ -110,7 +110,8 @@ def state(index: DocumentIndex) -> dict[tuple[str, int], tuple[object, ...]]:
     assert (len(index), status.points, status.behind) == (TOTAL, len(points), 0)
     (query,) = encode_queries(index.encoder, ["w1 text word."])
     pools = [
-        SurpriseRetriever(index, mode=mode, pool=10_000).retrieve(query, 50) for mode in ("formula", "vector")
+        SurpriseRetriever(index.corpus, mode=mode, pool=10_000).retrieve(query, 50)
+        for mode in ("formula", "vector")
     ]
     assert pools[0].ids == pools[1].ids
     return points

@@ -128,7 +128,7 @@ def test_a_pipeline_measures_and_writes_nothing(index, monkeypatch):
     def refused(name: str, content: bytes) -> None:
         raise AssertionError(f"{name} is written")
 
-    monkeypatch.setattr(index.storage, "write_file", refused)
+    monkeypatch.setattr(index.corpus.storage, "write_file", refused)
     asked = len(index.encoder.encoded_texts)
     for system in ("auto", "cosine", "bm25", "dynamax", "fusion"):
         index.pipeline(system)
@@ -226,7 +226,7 @@ def test_documents_that_the_model_does_not_read_are_told(few, tmp_path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder(name="hub/all-MiniLM-L6-v2")) as index:
         index.sync(texts)
         verdict = index.pipeline().search("what is a house").verdict
-        assert (verdict.status, verdict.reason) == ("unknown", unread(index.model, "chinese"))
+        assert (verdict.status, verdict.reason) == ("unknown", unread(index.corpus.model, "chinese"))
         assert "all-MiniLM-L6-v2 reads English only" in verdict.reason
         assert dict(index.status().facts())["language"] == verdict.reason
 
@@ -282,8 +282,8 @@ def test_in_memory_and_on_servers_a_file_is_there_whole_or_the_old_one(monkeypat
     old, new = bytes(range(200)) * 4, bytes(range(100)) * 8
     with DocumentIndex.open(":memory:", WordEncoder()) as index:
         index.sync(documents(1), background=False)
-        index.storage.write_file("x", old)
-        client = index.storage._nodes.nodes[0].client
+        index.corpus.storage.write_file("x", old)
+        client = index.corpus.storage._nodes.nodes[0].client
         upsert, sent = client.upsert, iter([True])
 
         def interrupted(*arguments, **more):
@@ -293,8 +293,8 @@ def test_in_memory_and_on_servers_a_file_is_there_whole_or_the_old_one(monkeypat
 
         monkeypatch.setattr(client, "upsert", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            index.storage.write_file("x", new)
-        assert index.storage.read_file("x") == old
+            index.corpus.storage.write_file("x", new)
+        assert index.corpus.storage.read_file("x") == old
         monkeypatch.setattr(client, "upsert", upsert)
-        index.storage.write_file("x", new)
-        assert index.storage.read_file("x") == new
+        index.corpus.storage.write_file("x", new)
+        assert index.corpus.storage.read_file("x") == new

@@ -64,7 +64,7 @@ def test_an_index_has_the_stems_of_its_first_documents(open_index):
         assert len(index.pipeline("bm25").search("Häuser")) == 0  # before there is a language
         index.sync(document for document in HOUSES)  # a stream
         index.sync([Document(str(i), TEXTS["english"]) for i in range(9)])
-        assert (index.manifest.language, index.language) == ("german", "german")
+        assert (index.manifest.language, index.corpus.language) == ("german", "german")
     with open_index(WordEncoder(), options=IndexOptions()) as index:  # the found one is no option
         assert {hit.id for hit in index.pipeline("bm25").search("Häuser")} == {"one", "two"}
 
@@ -73,7 +73,7 @@ def test_a_named_language_stays_and_another_is_refused(open_index):
     named = IndexOptions(bm25=Bm25(language="english"))
     with open_index(WordEncoder(), options=named) as index:
         index.sync(HOUSES)
-        assert (index.manifest.language, index.language) == ("german", "english")
+        assert (index.manifest.language, index.corpus.language) == ("german", "english")
         assert len(index.pipeline("bm25").search("Häuser")) == 0
     with pytest.raises(IndexMismatchError, match="language='english'"):
         open_index(WordEncoder(), options=IndexOptions(bm25=Bm25(language="german")))
@@ -101,7 +101,7 @@ def test_an_interrupted_rebuild_goes_on_in_its_language(open_index):
 
 def test_a_reader_of_an_index_that_was_empty_asks_in_its_language(open_index):
     with open_index(WordEncoder()) as reader:
-        if reader.engine == "edge":
+        if reader.corpus.engine == "edge":
             pytest.skip("an embedded store is open in one process only")
         with open_index(WordEncoder()) as writer:
             writer.sync(HOUSES)
@@ -119,7 +119,7 @@ def test_enriched_words_are_in_the_documents_language():
     client.upsert("houses", points)
     collection = Collection.attach(client, "houses", embed=encoder)
     collection.enrich(tokens=False)
-    assert collection.language == "german"
+    assert collection.corpus.language == "german"
     assert str(collection.enrich(tokens=False)).startswith("0 added, 0 updated, 2 unchanged")
     assert {hit.id for hit in collection.pipeline("bm25").search("Häuser")} == {"0", "1"}
 

@@ -13,7 +13,7 @@ NEW = [Document(f"d{i}", f"w{i} new") for i in range(10, 40)]
 
 def texts(index: DocumentIndex) -> set[str]:
     (query,) = encode_queries(index.encoder, ["w12"])
-    found = index.search(query, 100, frozenset({"documents"}))
+    found = index.corpus.search(query, 100, frozenset({"documents"}))
     return {d.text for d in found.documents}
 
 
@@ -27,7 +27,9 @@ def test_a_new_version_replaces_the_old_one(open_index):
         assert texts(index) == {d.text for d in NEW}
         assert index.manifest.options.surprise_vector
         assert index.status().behind == 0
-        found = SurpriseRetriever(index, mode="vector").retrieve(encode_queries(encoder, ["w12"])[0], 5)
+        found = SurpriseRetriever(index.corpus, mode="vector").retrieve(
+            encode_queries(encoder, ["w12"])[0], 5
+        )
         assert len(found) == 5
     with open_index(WordEncoder()) as index:
         assert texts(index) == {d.text for d in NEW}
@@ -72,7 +74,7 @@ def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(o
 def test_a_reader_follows_to_the_new_version(open_index):
     with open_index(WordEncoder()) as index:
         index.sync(OLD)
-        if index.engine == "edge":
+        if index.corpus.engine == "edge":
             pytest.skip("an embedded store is open in one process only")
         with open_index(WordEncoder()) as writer:
             writer.rebuild(NEW)
@@ -105,7 +107,7 @@ def test_added_questions_survive_a_rebuild(open_index):
         index.rebuild(NEW)
         assert index.manifest.statistics.count == 3
         assert index.manifest.latest.count == 5
-        assert len(SurpriseRetriever(index).retrieve(encode_queries(encoder, ["w12"])[0], 5)) == 5
+        assert len(SurpriseRetriever(index.corpus).retrieve(encode_queries(encoder, ["w12"])[0], 5)) == 5
         index.refresh_statistics()
     with open_index(WordEncoder()) as index:
         assert index.manifest.statistics.count == 5
@@ -116,7 +118,7 @@ def test_added_questions_survive_a_rebuild(open_index):
 def test_a_process_that_missed_a_rebuild_cannot_replace_it(open_index):
     with open_index(WordEncoder()) as stale:
         stale.sync(OLD)
-        if stale.engine == "edge":
+        if stale.corpus.engine == "edge":
             pytest.skip("an embedded store is open in one process only")
         with open_index(WordEncoder()) as other:
             other.rebuild(NEW)
@@ -135,7 +137,7 @@ def test_a_process_that_missed_a_rebuild_cannot_replace_it(open_index):
 def test_two_builders_of_different_models_do_not_meet(open_index):
     with open_index(WordEncoder()) as first:
         first.sync(OLD)
-        if first.engine == "edge":
+        if first.corpus.engine == "edge":
             pytest.skip("an embedded store is open in one process only")
         retrained = WordEncoder(name="retrained", fingerprint="2")
 

@@ -57,39 +57,41 @@ def queries() -> list[Query]:
 
 def test_both_places_give_one_ranking(index):
     retrievers = [
-        SurpriseRetriever(index, mode="formula", pool=len(DOCUMENTS), exact=True),
-        SurpriseRetriever(index, mode="vector", exact=True),
+        SurpriseRetriever(index.corpus, mode="formula", pool=len(DOCUMENTS), exact=True),
+        SurpriseRetriever(index.corpus, mode="vector", exact=True),
     ]
-    reranker = SurpriseReranker(index.statistics().ensemble, weight=1.0)
+    reranker = SurpriseReranker(index.corpus.statistics().ensemble, weight=1.0)
     for query in queries():
         formula, vector = (r.retrieve(query, 30) for r in retrievers)
         require_one_ranking(index, formula, vector)
-        everything = index.search(query, len(DOCUMENTS), frozenset({"dense"}), exact=True)
+        everything = index.corpus.search(query, len(DOCUMENTS), frozenset({"dense"}), exact=True)
         expected = reranker.rerank(query, everything).top(30)
         np.testing.assert_allclose(formula.scores["surprise"], expected.scores, atol=2e-6)
 
 
 def test_the_augmented_vectors_find_what_the_pool_of_cosine_misses(index):
-    found = [SurpriseRetriever(index, mode=mode, exact=True) for mode in ("formula", "vector")]
+    found = [SurpriseRetriever(index.corpus, mode=mode, exact=True) for mode in ("formula", "vector")]
     pooled, searched = ([r.retrieve(q, 5).scores["surprise"].sum() for q in queries()] for r in found)
     assert all(one <= other + 1e-6 for one, other in zip(pooled, searched, strict=True))
     assert sum(searched) > sum(pooled)
 
 
 def test_pooled_statistics_rank_by_mean_alone(index):
-    ensemble = index.statistics().ensemble
+    ensemble = index.corpus.statistics().ensemble
     index.set_ensemble(ensemble, shrink_deviation=1.0)
     reranker = SurpriseReranker(ensemble, model="pooled", weight=1.0, anchors=index.ensemble())
     for query in queries():
-        everything = index.search(query, len(DOCUMENTS), frozenset({"dense"}), exact=True)
+        everything = index.corpus.search(query, len(DOCUMENTS), frozenset({"dense"}), exact=True)
         expected = reranker.rerank(query, everything).top(10)
         for mode in MODES:
-            found = SurpriseRetriever(index, mode=mode, pool=len(DOCUMENTS), exact=True).retrieve(query, 10)
+            found = SurpriseRetriever(index.corpus, mode=mode, pool=len(DOCUMENTS), exact=True).retrieve(
+                query, 10
+            )
             np.testing.assert_allclose(found.scores["surprise"], expected.scores, atol=2e-6)
 
 
 def test_bm25_inside_the_engine_finds_the_words(index):
-    retriever = SparseRetriever(index)
+    retriever = SparseRetriever(index.corpus)
     (query,) = encode_queries(index.encoder, [DOCUMENTS[5].text])
     found = retriever.retrieve(query, 20, frozenset({"documents"}))
     assert found.documents is not None
@@ -106,10 +108,10 @@ def test_every_retriever_can_be_narrowed_beside_its_own_filter(index):
     (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
     wanted = {d.id for d in DOCUMENTS if d.metadata["year"] >= 1995 and d.metadata["even"]}
     for retriever in (
-        DenseRetriever(index, options=own),
-        SurpriseRetriever(index, options=own, pool=120),
-        SparseRetriever(index, options=own),
-        HybridRetriever(index, SparseRetriever(index, own), options=own),
+        DenseRetriever(index.corpus, options=own),
+        SurpriseRetriever(index.corpus, options=own, pool=120),
+        SparseRetriever(index.corpus, options=own),
+        HybridRetriever(index.corpus, SparseRetriever(index.corpus, own), options=own),
     ):
         narrowed = retriever.among(models.Filter(must=[even]))
         assert type(narrowed) is type(retriever)
@@ -119,23 +121,29 @@ def test_every_retriever_can_be_narrowed_beside_its_own_filter(index):
         if not isinstance(retriever, SparseRetriever):  # which finds what shares a word only
             assert set(found.ids) == wanted
     with pytest.raises(DataError, match=r"filter must be a Filter, got \{'must': \[\]\}"):
-        DenseRetriever(index, options=own).among({"must": []})
+        DenseRetriever(index.corpus, options=own).among({"must": []})
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_filters_offsets_and_thresholds_pass_through(index, mode):
     (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
     wanted = {d.id for d in DOCUMENTS if d.metadata["year"] >= 1995}
-    plain = SurpriseRetriever(index, mode=mode, exact=True, options=SearchOptions(filter=YEARS), pool=120)
+    plain = SurpriseRetriever(
+        index.corpus, mode=mode, exact=True, options=SearchOptions(filter=YEARS), pool=120
+    )
     best = plain.retrieve(query, 20)
     assert len(best) == 20
     assert set(best.ids) <= wanted
     options = SearchOptions(filter=YEARS, offset=5)
-    later = SurpriseRetriever(index, mode=mode, exact=True, options=options, pool=120).retrieve(query, 15)
+    later = SurpriseRetriever(index.corpus, mode=mode, exact=True, options=options, pool=120).retrieve(
+        query, 15
+    )
     assert later.ids == best.ids[5:]
     least = float(best.scores["surprise"][9])
     options = SearchOptions(filter=YEARS, score_threshold=least)
-    above = SurpriseRetriever(index, mode=mode, exact=True, options=options, pool=120).retrieve(query, 20)
+    above = SurpriseRetriever(index.corpus, mode=mode, exact=True, options=options, pool=120).retrieve(
+        query, 20
+    )
     assert above.ids == best.ids[:10]
 
 
@@ -143,13 +151,13 @@ def test_what_the_index_lacks_is_told(open_index):
     with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS[:10])
         with pytest.raises(IndexMismatchError, match="has no ensemble"):
-            SurpriseRetriever(index)
+            SurpriseRetriever(index.corpus)
         with pytest.raises(DataError, match="augmented vectors"):
-            SurpriseRetriever(index, mode="vector")
+            SurpriseRetriever(index.corpus, mode="vector")
         with pytest.raises(DataError, match="formula, vector"):
-            SurpriseRetriever(index, mode="magic")
+            SurpriseRetriever(index.corpus, mode="magic")
         with pytest.raises(DataError, match="sparse vectors"):
-            SparseRetriever(index)
+            SparseRetriever(index.corpus)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -159,7 +167,7 @@ def test_more_equal_documents_than_the_pool_end_a_search(open_index, mode):
         index.sync([Document(f"e{i:02}", "the same words") for i in range(30)])
         index.set_ensemble(Ensemble.from_vectors(encoder.encode(QUESTIONS).dense))
         (query,) = encode_queries(encoder, ["same"])
-        found = SurpriseRetriever(index, mode=mode, pool=20).retrieve(query, 5)
+        found = SurpriseRetriever(index.corpus, mode=mode, pool=20).retrieve(query, 5)
         assert len(found) == 5
         assert list(found.ids) == sorted(found.ids)
 
@@ -174,7 +182,7 @@ def test_searches_of_other_threads_are_waited_for(open_index):
     def searching() -> None:
         try:
             while not closed.is_set():
-                index.search(query, 10)
+                index.corpus.search(query, 10)
         except Exception as error:  # noqa: BLE001 - looked at below
             errors.append(error)
 
@@ -187,6 +195,6 @@ def test_searches_of_other_threads_are_waited_for(open_index):
     for thread in threads:
         thread.join()
     assert len(index) == 50
-    assert len(index.search(query, 100)) == 50
+    assert len(index.corpus.search(query, 100)) == 50
     index.close()
     assert not any("Already borrowed" in str(error) for error in errors)

@@ -9,7 +9,7 @@ from helpers.words import WordEncoder
 from qdrant_client import models
 
 from surprise_rerank import DataError, Document
-from surprise_rerank.connectors._ranked import RankedCollection
+from surprise_rerank.connectors._searchable import SearchableCollection
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.thresholds.varied_questions import varied_questions
@@ -21,7 +21,7 @@ SYSTEMS = ["cosine", "bm25", "dynamax", "fusion", "auto"]
 
 
 @pytest.fixture(scope="module", params=["own", "attached"])
-def collection(request: pytest.FixtureRequest) -> Iterator[RankedCollection]:
+def collection(request: pytest.FixtureRequest) -> Iterator[SearchableCollection]:
     encoder = WordEncoder(32)
     if request.param == "own":
         with DocumentIndex.open(":memory:", encoder) as index:

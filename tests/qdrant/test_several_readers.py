@@ -53,7 +53,7 @@ def use(
 def folder(tmp_path: Path) -> Path:
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
-        index.term_statistics()
+        index.corpus.term_statistics()
     return tmp_path / "index"
 
 

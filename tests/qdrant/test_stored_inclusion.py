@@ -49,13 +49,13 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index)
         def check(seed: int) -> None:
             own, query = corpus(seed, 30), question(encoder, seed)
             index.sync(own, prune=True, background=False)
-            names, tokens = index.token_sample(16)
+            names, tokens = index.corpus.token_sample(16)
             asked = InclusionQuestion.of(query, tokens)
             assert asked is not None
             pool = index.fetch([d.id for d in own], frozenset())
-            found = index.with_inclusion(pool, asked).require_inclusion()
+            found = index.corpus.with_inclusion(pool, asked).require_inclusion()
             merged = pooled_tokens(
-                encoder.encode([d.content for d in own]).require_tokens(), index.layout.pooling
+                encoder.encode([d.content for d in own]).require_tokens(), index.corpus.layout.pooling
             )
             places = {d.id: i for i, d in enumerate(own)}
             sample = merged.take([places[name] for name in names])
@@ -75,7 +75,7 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index)
 def test_damaged_token_vectors_are_named_with_their_document(open_index):
     with open_index(WordEncoder(D), options=WHOLE) as index:
         index.sync(corpus(12, 4), background=False)
-        index.storage.engine.set_payloads([(point_id("d2"), {"token_shape": "AAAA"})])
+        index.corpus.storage.engine.set_payloads([(point_id("d2"), {"token_shape": "AAAA"})])
         with pytest.raises(DataError, match=r"of document 'd2' are damaged .*rebuild the index"):
             index.fetch(["d1", "d2"], frozenset({"tokens"}))
 
@@ -88,7 +88,7 @@ def test_systems_rank_texts_as_they_rank_inside_qdrant(open_index, name, passage
     encoder = WordEncoder(D, window=40)
     with open_index(encoder, options=IndexOptions(passages)) as index:
         index.sync(corpus(1), background=False)
-        inside, here = (build_system(name, index, of_texts=own) for own in (False, True))
+        inside, here = (build_system(name, index.corpus, of_texts=own) for own in (False, True))
         assert here.scorers == inside.scorers
         assert "tokens" in here.needs
         assert "tokens" not in inside.needs
@@ -115,12 +115,12 @@ def test_nothing_but_scores_travels(open_index, passages):
     encoder = WordEncoder(D, window=40)
     with open_index(encoder, options=IndexOptions(passages)) as index:
         index.sync(corpus(9, 150), background=False)
-        built, query = build_system("fusion", index), question(encoder, 3, words=30)
+        built, query = build_system("fusion", index.corpus), question(encoder, 3, words=30)
         assert not built.needs & {"dense", "tokens"}
         pool = built.retriever.retrieve(query, 20, frozenset())
         vectors = built.retriever.retrieve(query, 20, frozenset({"dense"})).require_dense()
         np.testing.assert_allclose(pool.scores["cosine"], vectors @ query.require_dense(), atol=1e-5)
-        nearest = index.search(query, 20).ids
+        nearest = index.corpus.search(query, 20).ids
         assert set(pool.ids) - set(nearest), "some were found by BM25 alone"
 
 
@@ -129,13 +129,13 @@ def test_what_is_not_stored_is_said(open_index):
     with open_index(encoder, options=IndexOptions(passages=None, tokens=False)) as index:
         index.sync(corpus(2, 5), background=False)
         with pytest.raises(DataError, match=r"has no token vectors, which dynamax compares; .*tokens=yes"):
-            build_system("dynamax", index)
+            build_system("dynamax", index.corpus)
         with pytest.raises(DataError, match=r"has no token vectors; store them"):
             index.fetch(["d1"], frozenset({"tokens"}))
-        assert index.default_system == "auto"  # by its words
-        assert "dynamax" not in possible_systems(index)
+        assert index.corpus.default_system == "auto"  # by its words
+        assert "dynamax" not in possible_systems(index.corpus)
         with pytest.raises(DataError, match=r"'cosine' has one place only.*or choose one of surprise"):
-            build_system("cosine", index, mode="formula")
+            build_system("cosine", index.corpus, mode="formula")
     with pytest.raises(DataError, match=r"pooling=2\.0 is of token vectors, and tokens=False stores none"):
         IndexOptions(tokens=False, pooling=2)
 
@@ -145,8 +145,8 @@ def test_a_given_pool_is_scored_inside_qdrant(open_index):
     with open_index(encoder, options=WHOLE) as index:
         index.sync(corpus(6, 30), background=False)
         query = question(encoder)
-        given = dynamax(SystemInputs(index=index, first_stage=DenseRetriever(index)))
-        own = ranked(build_system("dynamax", index), query)
+        given = dynamax(SystemInputs(corpus=index.corpus, first_stage=DenseRetriever(index.corpus)))
+        own = ranked(build_system("dynamax", index.corpus), query)
         ranking = ranked(given, query)
         assert ranking.ids == own.ids
         np.testing.assert_allclose(ranking.scores, own.scores, atol=1e-6)
@@ -162,7 +162,7 @@ def test_explain_reads_the_sample_by_the_same_way(open_index):
         index.sync(corpus(8, 40), background=False)
         query = question(encoder)
         for name in ("auto", "fusion", "dynamax"):
-            built = build_system(name, index)
+            built = build_system(name, index.corpus)
             pool = built.retriever.retrieve(query, 20, built.needs | {"documents"})
             ranking = built.reranker.rerank(query, pool)
             told = explain_ranking(built, encoder, query, pool, ranking.with_scores_of(pool), [0])

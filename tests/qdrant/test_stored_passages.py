@@ -65,7 +65,7 @@ def test_an_interrupted_long_document_is_gone_on_with_by_passages(open_index, tm
     with DocumentIndex.open(tmp_path / "whole", encoder(), options=options) as whole:
         whole.sync([book], background=False)
         count, expected = whole.status().points, passages_of(whole, 500)
-        term_statistics = whole.term_statistics()
+        term_statistics = whole.corpus.term_statistics()
     with open_index(interrupted(300, 16), options=options) as index:
         with pytest.raises(KeyboardInterrupt):
             index.sync([book], background=False)
@@ -75,7 +75,7 @@ def test_an_interrupted_long_document_is_gone_on_with_by_passages(open_index, tm
         index.sync([book], background=False)
         assert len(again.encoded_texts) == count - 384
         assert (index.status().points, passages_of(index, 500)) == (count, expected)
-        np.testing.assert_array_equal(index.term_statistics().counts, term_statistics.counts)
+        np.testing.assert_array_equal(index.corpus.term_statistics().counts, term_statistics.counts)
         assert index.sync([book], background=False).unchanged == 1
     # Of one that is replaced the old passages answer until all new ones are there.
     changed = Document("book", " ".join(sentences[::-1]), title="A book")
@@ -89,7 +89,7 @@ def test_an_interrupted_long_document_is_gone_on_with_by_passages(open_index, tm
 def test_nothing_of_a_long_document_is_cut(open_index):
     with filled(open_index) as index:
         assert len(index) == 7
-        pipeline = Pipeline(index.encoder, DenseRetriever(index, exact=True), DynaMaxScorer())
+        pipeline = Pipeline(index.encoder, DenseRetriever(index.corpus, exact=True), DynaMaxScorer())
         for topic in range(12):
             ranking = pipeline.search(f"speaks of topic{topic} and thing{topic}.")
             assert ranking.ids[0] == "long"
@@ -110,15 +110,15 @@ def test_nothing_of_a_long_document_is_cut(open_index):
 def test_pools_count_documents(open_index):
     with filled(open_index) as index:
         (query,) = encode_queries(index.encoder, ["Sentence speaks of topic1 topic2 topic3"])
-        everything = index.search(query, 7, exact=True)
+        everything = index.corpus.search(query, 7, exact=True)
         order = list(dict.fromkeys(everything.ids))
         assert len(order) == 7
         for depth in (1, 2, 5):
-            assert list(dict.fromkeys(index.search(query, depth, exact=True).ids)) == order[:depth]
-        skipped = index.search(query, 3, exact=True, options=SearchOptions(offset=2))
+            assert list(dict.fromkeys(index.corpus.search(query, depth, exact=True).ids)) == order[:depth]
+        skipped = index.corpus.search(query, 3, exact=True, options=SearchOptions(offset=2))
         assert list(dict.fromkeys(skipped.ids)) == order[2:5]
         books = models.FieldCondition(key="metadata.kind", match=models.MatchValue(value="book"))
-        found = index.search(query, 5, options=SearchOptions(filter=models.Filter(must=[books])))
+        found = index.corpus.search(query, 5, options=SearchOptions(filter=models.Filter(must=[books])))
         assert set(found.ids) == {"long"}
         assert len(found) > 5
 
@@ -169,7 +169,7 @@ def test_surprise_of_passages(open_index):
         assert index.status().points == index.status().documents + len(index.fetch(["long"], frozenset())) - 1
         (query,) = encode_queries(index.encoder, ["topic7 thing7"])
         pools = [
-            SurpriseRetriever(index, mode=mode, exact=True, pool=7).retrieve(query, 7)
+            SurpriseRetriever(index.corpus, mode=mode, exact=True, pool=7).retrieve(query, 7)
             for mode in ("formula", "vector")
         ]
         best = [(p.ids[0], p.passages[0]) for p in pools]
@@ -195,7 +195,7 @@ def test_a_document_that_changes_its_length_leaves_nothing_behind(open_index):
 def test_a_half_written_document_is_written_again(open_index, monkeypatch):
     with open_index(encoder(), options=OPTIONS) as index:
         index.sync(SHORT)
-        engine = index.storage.engine
+        engine = index.corpus.storage.engine
         upsert, calls = engine.upsert, []
 
         def failing(points: list) -> None:
@@ -243,7 +243,7 @@ def test_means_of_passages_do_not_depend_on_the_pool(open_index):
         (query,) = encode_queries(index.encoder, ["topic3 and w4"])
         scores = []
         for depth in (3, 10, 20):
-            pool = index.search(query, depth, exact=True)
+            pool = index.corpus.search(query, depth, exact=True)
             ranking = Ranking.order(pool, pool.scores["cosine"])
             scores.append(dict(zip(ranking.ids, ranking.scores, strict=True)))
         for few in scores[:2]:
@@ -253,7 +253,7 @@ def test_means_of_passages_do_not_depend_on_the_pool(open_index):
 
 def test_an_interrupted_prune_can_be_repeated(open_index, monkeypatch):
     with filled(open_index) as index:
-        engine = index.storage.engine
+        engine = index.corpus.storage.engine
         delete, calls = engine.delete, []
 
         def failing(points: list) -> None:
@@ -267,6 +267,6 @@ def test_an_interrupted_prune_can_be_repeated(open_index, monkeypatch):
             index.sync(SHORT, prune=True)
         monkeypatch.undo()
         (query,) = encode_queries(index.encoder, ["topic3"])
-        assert "long" in index.search(query, 10, frozenset({"documents"})).ids
+        assert "long" in index.corpus.search(query, 10, frozenset({"documents"})).ids
         assert index.sync(SHORT, prune=True).removed == 1
         assert (len(index), index.status().points) == (6, 6)

@@ -154,7 +154,7 @@ class ByLength:
 
 
 def by_length(inputs: SystemInputs) -> BuiltSystem:
-    retriever = inputs.first_stage or DenseRetriever(inputs.index, options=inputs.options)
+    retriever = inputs.first_stage or DenseRetriever(inputs.corpus, options=inputs.options)
     return BuiltSystem("by-length", retriever, ByLength())
 
 

@@ -12,7 +12,7 @@ from qdrant_client import models
 
 from surprise_rerank import DataError, Document, IndexMismatchError, Passages
 from surprise_rerank._candidates import Field
-from surprise_rerank.connectors._ranked import RankedCollection
+from surprise_rerank.connectors._searchable import SearchableCollection
 from surprise_rerank.connectors.qdrant import (
     ALL,
     DenseRetriever,
@@ -49,9 +49,9 @@ def query() -> Any:
     return made
 
 
-def hybrid(index: RankedCollection, options: SearchOptions = SearchOptions()) -> set[str]:  # noqa: B008
-    words = SparseRetriever(index, options)
-    return set(HybridRetriever(index, words, options=options).retrieve(query(), 31, EVERYTHING).ids)
+def hybrid(index: SearchableCollection, options: SearchOptions = SearchOptions()) -> set[str]:  # noqa: B008
+    words = SparseRetriever(index.corpus, options)
+    return set(HybridRetriever(index.corpus, words, options=options).retrieve(query(), 31, EVERYTHING).ids)
 
 
 def ids(tenant: str) -> set[str]:
@@ -68,7 +68,7 @@ def test_a_search_of_a_tenant_finds_its_documents_only(open_index):
             filtered = hybrid(index.of_tenant(ALL), SearchOptions(filter=of(name)))
             assert filtered == {f"{name}/{own}" for own in ids(name)}
         assert not hybrid(index.of_tenant("nobody"))
-        steps = DenseRetriever(index.of_tenant("acme")).steps(query(), 5)
+        steps = DenseRetriever(index.corpus.of_tenant("acme")).steps(query(), 5)
         assert "of tenant 'acme'" in steps[0]
     with open_index(None) as index:
         assert index.manifest.options.tenant == "customer"
@@ -97,13 +97,13 @@ SAME_IDS = [
 TEXTS = {"acme/1": SAME_IDS[0], "bolt/1": SAME_IDS[1], "bolt/2": SAME_IDS[2], "/1": SAME_IDS[3]}
 
 
-def held(index: RankedCollection) -> dict[str, str]:
+def held(index: SearchableCollection) -> dict[str, str]:
     """Id -> text of everything that a search finds; ids and documents by id agree with the search."""
     pipeline = index.pipeline("auto")
     ranking = pipeline.search("whose plan is it", top_k=50)
     assert ranking.documents is not None
     texts = {name: own.text for name, own in zip(ranking.ids, ranking.documents, strict=True)}
-    assert {name: own.text for name, own in index.documents(ranking.ids).items()} == texts
+    assert {name: own.text for name, own in index.corpus.documents(ranking.ids).items()} == texts
     fetched = index.fetch(ranking.ids, frozenset({"documents", "tokens"}))
     assert {name: own.text for name, own in zip(fetched.ids, fetched.documents or (), strict=True)} == texts
     assert len(index) == len(texts)
@@ -142,7 +142,7 @@ def test_a_search_for_a_tenant_is_one_of_its_documents_by_both_doors(open_index)
             assert set(first.ids) == ids("bolt")
             assert first.ids == second.ids
             np.testing.assert_allclose(first.scores, second.scores)
-        assert {d.metadata["customer"] for d in view.sample_documents(64)} == {"bolt"}
+        assert {d.metadata["customer"] for d in view.corpus.sample_documents(64)} == {"bolt"}
         with pytest.raises(DataError, match="another tenant, 'acme', is asked for"):
             view.of_tenant("acme")
         given = view.text_reranker("auto").rank("cats", ["text", "other"], ids=["1", "2"])

@@ -117,14 +117,14 @@ def assert_same(one: TermStatistics, other: TermStatistics) -> None:
 
 def counted(index: DocumentIndex) -> TermStatistics:
     """Counted anew, whatever is stored."""
-    return TermStatistics.counted(index.storage.engine.scroll((), ("bm25",)))
+    return TermStatistics.counted(index.corpus.storage.engine.scroll((), ("bm25",)))
 
 
 def assert_right(index: DocumentIndex) -> None:
-    assert_same(index.term_statistics(), counted(index))
-    pages = index.storage.engine.scroll(("id",))
+    assert_same(index.corpus.term_statistics(), counted(index))
+    pages = index.corpus.storage.engine.scroll(("id",))
     documents = sorted({record.payload["id"] for page in pages for record in page})
-    retriever = SparseRetriever(index)
+    retriever = SparseRetriever(index.corpus)
     for query in QUERIES:
         scores = retriever.score(query, documents)
         moments = retriever.moments(query)
@@ -151,13 +151,13 @@ def test_every_change_keeps_them_right(open_index, counting):
         assert_right(index)
     before = len(counting)
     with open_index(ENCODER) as index:
-        assert_same(index.term_statistics(), index.term_statistics())
+        assert_same(index.corpus.term_statistics(), index.corpus.term_statistics())
         assert len(counting) == before  # the file had them
         assert index.sync(DOCUMENTS[10:], prune=True).removed > 0
         assert_right(index)
         assert index.rebuild(DOCUMENTS[:12]).added == 12
         assert_right(index)
-        assert index.term_statistics().points == 12
+        assert index.corpus.term_statistics().points == 12
 
 
 def test_a_kill_is_noticed_and_all_is_counted_again(open_index, counting):
@@ -171,7 +171,7 @@ def test_a_kill_is_noticed_and_all_is_counted_again(open_index, counting):
         index.sync([Document("d1", "w1 changed")])
     counting.clear()
     with open_index(ENCODER) as index:
-        index.term_statistics()
+        index.corpus.term_statistics()
         assert counting == []  # the next change has stored them
         assert_right(index)
 
@@ -180,15 +180,15 @@ def test_an_index_without_them_is_counted(open_index, counting):
     """On a server once; who reads a folder writes nothing there."""
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
-        index.storage.delete_file(FILE)
+        index.corpus.storage.delete_file(FILE)
     counting.clear()
     for times in (1, 2):
         with open_index(ENCODER) as index:
-            index.term_statistics()
-            index.term_statistics()
-            assert counting == [40] * (1 if index.engine == "server" else times)
+            index.corpus.term_statistics()
+            index.corpus.term_statistics()
+            assert counting == [40] * (1 if index.corpus.engine == "server" else times)
     with open_index(ENCODER) as index:
-        index.storage.delete_file(FILE)
+        index.corpus.storage.delete_file(FILE)
         index.delete(["d3"])
         assert_right(index)
 
@@ -204,13 +204,13 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def noted_parts(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
     """The numbers of the parts that are read or written from now on."""
-    numbers, does = list[int](), getattr(index.storage, name)
+    numbers, does = list[int](), getattr(index.corpus.storage, name)
 
     def noting(table: str, parts: Any) -> Any:
         numbers.extend(parts)
         return does(table, parts)
 
-    monkeypatch.setattr(index.storage, name, noting)
+    monkeypatch.setattr(index.corpus.storage, name, noting)
     return numbers
 
 
@@ -220,17 +220,17 @@ def test_a_change_writes_the_parts_of_its_terms_and_a_question_reads_its_own(ope
         written = noted_parts(index, monkeypatch, "write_parts")
         index.sync([*DOCUMENTS, *(Document(f"e{i}", f"shared e{i}") for i in range(100))])
         assert len(written) > len(set(written)) > 16  # more than once, where the memory was full
-        assert_same(index.term_statistics(), counted(index))
+        assert_same(index.corpus.term_statistics(), counted(index))
         written.clear()
         index.sync([Document("d1", "w1 shared changed")], background=False)
         assert 0 < len(written) <= 12
-        assert_same(index.term_statistics(), counted(index))
+        assert_same(index.corpus.term_statistics(), counted(index))
     with open_index(ENCODER) as index:
         read = noted_parts(index, monkeypatch, "read_parts")
-        SparseRetriever(index).moments("w39")
-        SparseRetriever(index).moments("w39")
+        SparseRetriever(index.corpus).moments("w39")
+        SparseRetriever(index.corpus).moments("w39")
         assert len(read) == 1
-        assert_same(index.term_statistics(), counted(index))
+        assert_same(index.corpus.term_statistics(), counted(index))
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -239,9 +239,9 @@ def test_parts_that_are_lost_or_damaged_are_counted_again(open_index, counting, 
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         if damage == "lost":
-            index.storage.delete_tables({"another"})
+            index.corpus.storage.delete_tables({"another"})
         else:
-            index.storage.write_parts(index._terms._table, dict.fromkeys(range(64), b"zeros"))
+            index.corpus.storage.write_parts(index.corpus.terms._table, dict.fromkeys(range(64), b"zeros"))
     counting.clear()
     with open_index(ENCODER) as index:
         assert_right(index)
@@ -250,23 +250,23 @@ def test_parts_that_are_lost_or_damaged_are_counted_again(open_index, counting, 
         assert_right(index)
     counting.clear()
     with open_index(ENCODER) as index:
-        index.term_statistics()
+        index.corpus.term_statistics()
         assert counting == []
 
 
 def test_a_change_that_fails_leaves_none_behind(monkeypatch):
     with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:10])
-        store = index.storage.engine.upsert
+        store = index.corpus.storage.engine.upsert
 
         def half(points):
             store(points[: len(points) // 2])
             raise StoreError("the connection is lost")
 
-        monkeypatch.setattr(index.storage.engine, "upsert", half)
+        monkeypatch.setattr(index.corpus.storage.engine, "upsert", half)
         with pytest.raises(IndexingError, match="connection is lost"):
             index.sync(DOCUMENTS)
-        assert index.storage.read_file(FILE) == b"stale"
+        assert index.corpus.storage.read_file(FILE) == b"stale"
         assert_right(index)
         monkeypatch.undo()
         index.sync(DOCUMENTS)
@@ -279,10 +279,10 @@ def test_who_may_not_write_searches_all_the_same(tmp_path, monkeypatch):
 
     with DocumentIndex.open(tmp_path / "index", ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
-        index.storage.delete_file(FILE)
+        index.corpus.storage.delete_file(FILE)
         monkeypatch.setattr(FolderStorage, "write_file", refuse)
         assert_right(index)
-        assert index.storage.read_file(FILE) is None
+        assert index.corpus.storage.read_file(FILE) is None
 
 
 @pytest.mark.parametrize("first_ends_first", [True, False])
@@ -315,10 +315,10 @@ def test_a_reader_learns_what_another_process_stores(qdrant, monkeypatch):
     monkeypatch.setattr(kept_terms, "_PATIENCE", 1e9)
     with opened() as writer, opened() as reader:
         writer.sync(DOCUMENTS[:20])
-        assert reader.term_statistics().points == 20
+        assert reader.corpus.term_statistics().points == 20
         writer.sync(DOCUMENTS)
-        assert SparseRetriever(reader).moments("w39").deviation > 0  # though it knows no such word
-        assert reader.term_statistics().points == 20
+        assert SparseRetriever(reader.corpus).moments("w39").deviation > 0  # though it knows no such word
+        assert reader.corpus.term_statistics().points == 20
         monkeypatch.setattr(kept_terms, "_PATIENCE", 0.0)
         assert_right(reader)
         writer.sync([Document("d8", "w8 w2 w2 w2 shared")])  # as many points and terms as before
@@ -330,12 +330,12 @@ def test_passages_count_each(open_index):
     long = Document("long", " ".join(f"Sentence {i} names w{i} and shared." for i in range(20)))
     with open_index(encoder, options=IndexOptions(passages=Passages(overlap=2))) as index:
         index.sync([*DOCUMENTS, long])
-        assert index.term_statistics().points == index.status().points > 41
-        assert_same(index.term_statistics(), counted(index))
+        assert index.corpus.term_statistics().points == index.status().points > 41
+        assert_same(index.corpus.term_statistics(), counted(index))
         index.sync([Document("long", "Now short.")])
-        assert_same(index.term_statistics(), counted(index))
+        assert_same(index.corpus.term_statistics(), counted(index))
         index.delete(["long"])
-        assert index.term_statistics().points == 40
+        assert index.corpus.term_statistics().points == 40
         assert_right(index)
 
 

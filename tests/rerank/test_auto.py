@@ -279,7 +279,7 @@ def test_an_index_is_searched_by_auto(tmp_path):
         ranking = index.pipeline().search("fox gnu hen")
         assert tuple(ranking.parts) == PARTS
         assert all(hit.text for hit in ranking)
-        system = build_system("auto", index, NO_OPTIONS, None)
+        system = build_system("auto", index.corpus, NO_OPTIONS, None)
         assert system.summary == "auto of bm25, cosine, dynamax, feedback"
         assert system.needs == frozenset()  # scores alone come from Qdrant
         (query,) = encode_queries(encoder, ["fox gnu hen"])

@@ -183,14 +183,14 @@ def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(open_index):
     with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS)
         (query,) = encode_queries(index.encoder, ["wing lift air"])
-        pool = index.search(query, 4, frozenset({"dense"}))
+        pool = index.corpus.search(query, 4, frozenset({"dense"}))
         rows = np.argsort(-pool.scores["cosine"], kind="stable")
         for share in (0.2, 0.5, 0.8):
             ours = diverse_order(pool.scores["cosine"][rows], unit_rows(pool.require_dense()[rows]), share)
             mmr = models.Mmr(diversity=share, candidates_limit=4)
             nearest = models.NearestQuery(nearest=query.require_dense().tolist(), mmr=mmr)
             request = models.QueryRequest(query=nearest, using=DENSE, limit=4, with_payload=[ID])
-            (theirs,) = index.storage.engine.query_batch([request])
+            (theirs,) = index.corpus.storage.engine.query_batch([request])
             assert [pool.ids[rows[i]] for i in ours] == [record.payload[ID] for record in theirs]
 
 

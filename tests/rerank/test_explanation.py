@@ -138,7 +138,7 @@ def index(
 def explained(
     index: DocumentIndex, name: str, background: QuestionBackground | None = None
 ) -> RankingExplanation:
-    system = build_system(name, index, NO_OPTIONS, None)
+    system = build_system(name, index.corpus, NO_OPTIONS, None)
     answer = Pipeline(ENCODER, system.retriever, system.reranker, background=background).answer(
         QUESTION, None
     )

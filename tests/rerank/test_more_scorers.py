@@ -11,7 +11,7 @@ from helpers.foreign import foreign
 from helpers.words import WordEncoder
 
 from surprise_rerank import Candidates, DataError, Document, DocumentIndex, Query, System, register_system
-from surprise_rerank.connectors._ranked import RankedCollection
+from surprise_rerank.connectors._searchable import SearchableCollection
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DenseRetriever
 from surprise_rerank.connectors.systems import BuiltSystem
@@ -35,13 +35,13 @@ QUESTION = "who raised rates at the bank"
 RECENT = PayloadScorer("metadata.date", decay=30, origin=TODAY, name="recency")
 
 
-def attached(tmp_path: Path) -> RankedCollection:
+def attached(tmp_path: Path) -> SearchableCollection:
     encoder, payloads = WordEncoder(64), [{"name": d.id, "text": d.text, **d.metadata} for d in NEWS]
     client = foreign(encoder.encode([d.content for d in NEWS]).dense, payloads, "news")
     return Collection.attach(client, "news", embed=encoder, id="name")
 
 
-def own(tmp_path: Path) -> RankedCollection:
+def own(tmp_path: Path) -> SearchableCollection:
     index = DocumentIndex.open(tmp_path / "news", WordEncoder(64))
     index.sync(NEWS, background=False)
     return index
@@ -50,7 +50,7 @@ def own(tmp_path: Path) -> RankedCollection:
 @pytest.fixture(scope="module", params=[own, attached], ids=["own", "attached"])
 def collection(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RankedCollection]:
+) -> Iterator[SearchableCollection]:
     with request.param(tmp_path_factory.mktemp("news")) as opened:
         yield opened
 
@@ -109,8 +109,8 @@ def test_surprise_is_of_the_systems_own_scores(collection):
 
 
 def _news(inputs: Any) -> BuiltSystem:
-    scorers = [CosineScorer(inputs.index.ensemble()), CrossEncoderScorer(Reader()), RECENT]
-    return BuiltSystem("news", DenseRetriever(inputs.index, options=inputs.options), FusionReranker(scorers))
+    scorers = [CosineScorer(inputs.corpus.ensemble()), CrossEncoderScorer(Reader()), RECENT]
+    return BuiltSystem("news", DenseRetriever(inputs.corpus, options=inputs.options), FusionReranker(scorers))
 
 
 NEWS_SYSTEM = System(name="news", summary="cosine, a reader and recency", build=_news)

@@ -19,7 +19,7 @@ from surprise_rerank import (
     SearchOptions,
     TextReranker,
 )
-from surprise_rerank.connectors._ranked import StoredCandidates
+from surprise_rerank.connectors._searchable import StoredCandidates
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.rerank._auto import auto_of_texts
 
@@ -204,7 +204,7 @@ def test_of_a_long_text_the_best_passage_counts_stored_or_not(split):
         "wing lift", [LONG, "tea"]
     )
     assert wide[0].passage.start > 0
-    ranked = TextReranker(encoder, stored=StoredCandidates(split)).rank(
+    ranked = TextReranker(encoder, stored=StoredCandidates(split.corpus)).rank(
         "wing lift", ["?", "?", "wing tea"], ids=["short", "long", None]
     )
     assert [line.position for line in ranked] == [1, 2, 0]

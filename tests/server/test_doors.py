@@ -287,7 +287,7 @@ def test_a_task_of_mteb_gets_what_python_shows(place, tmp_path, options):
         ranked = ask(top_k=most, top_ranked={"q": given_ids})["q"]
     with DocumentIndex.open(tmp_path / "Doors-all-test", encoder) as index:
         shown = index.pipeline(SYSTEM).search(QUESTION, min(most, settings.get("depth", 100)), **settings)
-        texts = [index.documents(given_ids)[name].text for name in given_ids]
+        texts = [index.corpus.documents(given_ids)[name].text for name in given_ids]
         given_texts = index.text_reranker(SYSTEM).rank(QUESTION, texts, ids=given_ids, top_k=most)
     assert list(scores) == [hit.id for hit in shown]
     assert scores == pytest.approx({hit.id: hit.score for hit in shown}, rel=1e-6)

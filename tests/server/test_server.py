@@ -43,7 +43,7 @@ def index_at(place: Path) -> Iterator[DocumentIndex]:
             index.pipeline("dynamax").with_background(list(varied_questions(20))).current_background()
         )
         assert background is not None
-        store_background(index, "dynamax", background)
+        store_background(index.corpus, "dynamax", background)
         yield index
 
 

@@ -234,7 +234,7 @@ def test_a_server_leaves_the_approximate_index_to_another_process(tmp_path):
     with DocumentIndex.open(folder, WordEncoder()) as index:
         index.sync(STORED, background=False)
         assert not mark.exists()
-        index.storage.engine.leave_to_others()
+        index.corpus.storage.engine.leave_to_others()
         client = client_of(app_of(index, token=TOKEN), headers=WITH)
         assert client.put("/v1/documents", json={"documents": [{"id": "s", "text": "stocks"}]}).is_success
         assert mark.exists()

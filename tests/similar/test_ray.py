@@ -100,7 +100,7 @@ def documents(count: int) -> list[Document]:
 
 def points(index: DocumentIndex) -> dict[Any, Any]:
     """Everything that is stored, by the ids of points."""
-    batches = index.storage.engine.scroll(STORED_FIELDS, ("dense", "tokens", "bm25"))
+    batches = index.corpus.storage.engine.scroll(STORED_FIELDS, ("dense", "tokens", "bm25"))
     records = (record for batch in batches for record in batch)
     return {record.id: (record.payload, repr(sorted(record.vectors.items()))) for record in records}
 
@@ -124,7 +124,7 @@ def test_an_index_of_rays_workers_is_that_of_one_process(tmp_path, cluster, monk
     ):
         assert points(clustered) == points(here)
         for name in ("points", "filled", "terms", "counts"):
-            ours, theirs = (getattr(index.term_statistics(), name) for index in (here, clustered))
+            ours, theirs = (getattr(index.corpus.term_statistics(), name) for index in (here, clustered))
             np.testing.assert_array_equal(theirs, ours)
         questions = [row.text[:40] for row in rows[:100]]
         # Not `auto`: two folders filled alike differ in it, as whose feedback counts may turn on a rounding.

@@ -297,7 +297,7 @@ def test_of_split_documents_the_means_of_their_passages_are_compared(tmp_path, e
         opened.sync(whole)
         opened.set_ensemble(opened.ensemble())
         ids = [d.id for d in whole]
-        stored = opened.pools.fetch(ids, frozenset({"dense"}))
+        stored = opened.corpus.pools.fetch(ids, frozenset({"dense"}))
         assert len(stored.ids) > 2 * len(whole)
         rows = [
             unit_rows(stored.dense[[stored_id == name for stored_id in stored.ids]]).mean(axis=0)

@@ -21,7 +21,7 @@ QUESTIONS = [" ".join(f"w{word}" for word in RANDOM.choice(words, 4)) for words 
 
 
 def best(index: DocumentIndex, count: int = 15) -> list[tuple[tuple[str, ...], Float64Array]]:
-    retriever = SparseRetriever(index)
+    retriever = SparseRetriever(index.corpus)
     return [retriever.search(question, 10) for question in QUESTIONS[:count]]
 
 
@@ -47,9 +47,9 @@ def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index
 def test_the_moments_are_of_the_scores_that_were_found(open_index):
     """Those of a question whose weights changed since it was weighed, too."""
     with open_index(ENCODER, options=OPTIONS) as index:
-        retriever = SparseRetriever(index)
+        retriever = SparseRetriever(index.corpus)
         assert retriever.search("w1", 3)[0] == ()
-        assert index.storage.read_file(FILE) is None, "asking stores nothing"
+        assert index.corpus.storage.read_file(FILE) is None, "asking stores nothing"
         index.sync(DOCUMENTS[:90])
         for question in QUESTIONS[:10]:
             scores = retriever.score(question, [d.id for d in DOCUMENTS[:90]])

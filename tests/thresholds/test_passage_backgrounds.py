@@ -87,7 +87,7 @@ def test_a_passage_is_not_judged_by_the_background_of_documents(index, caplog):
         measured.search(QUESTION, unit="passage", min_percentile=0.5)
     by_passages = pipeline.with_options(unit="passage").with_background(FEWER)
     assert by_passages.search(QUESTION).percentile is not None
-    backgrounds.delete_background(index.by_unit("passage"), "auto")
+    backgrounds.delete_background(index.corpus.by_unit("passage"), "auto")
     with caplog.at_level(logging.WARNING):
         missing = index.pipeline(unit="passage")
     assert "has no background of passages of the system auto" in caplog.text

@@ -16,6 +16,7 @@ from surprise_rerank.connectors.qdrant._copying.content import Content, IndexCon
 from surprise_rerank.connectors.qdrant._copying.copy_file import ENDING, CopyFile, write_copy
 from surprise_rerank.connectors.qdrant._location import Location
 from surprise_rerank.connectors.qdrant._manifest import Manifest
+from surprise_rerank.connectors.qdrant._search.index_corpus import IndexCorpus
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._storage.opening import check_new, new_version, open_storage
 
@@ -23,7 +24,7 @@ from surprise_rerank.connectors.qdrant._storage.opening import check_new, new_ve
 class Stored(Protocol):
     """An index that is open, such as a `DocumentIndex`."""
 
-    storage: Storage
+    corpus: IndexCorpus
 
 
 Place: TypeAlias = "Location | str | os.PathLike[str]"
@@ -85,7 +86,7 @@ def copy_index(
 def _content(source: Stored | Place) -> Iterator[Content]:
     """What is at a place, or in an index that is open."""
     if not isinstance(source, Location | str | os.PathLike):
-        yield IndexContent(source.storage)
+        yield IndexContent(source.corpus.storage)
     elif (path := _file_at(source)) is not None:
         with CopyFile(path) as content:
             yield content

@@ -166,7 +166,7 @@ class IndexPools(Pools):
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id, in this order; see `SearchedCollection.fetch`."""
+        """Documents by id, in this order; see `Corpus.fetch`."""
         names = self.payload_of(fields)
         counted = (*names, PASSAGES) if self.payloads.passage else names
         keys = self.keys(ids)

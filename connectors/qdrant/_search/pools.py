@@ -129,7 +129,7 @@ class Pools(ABC):
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id; see `SearchedCollection.fetch`."""
+        """Documents by id; see `Corpus.fetch`."""
 
     @abstractmethod
     def names(self, records: Sequence[Record]) -> dict[str, str]:

@@ -247,7 +247,7 @@ def index(
         try:
             with contextlib.suppress(NoIndexError):
                 opened = held.enter_context(_open(location))
-                opened.storage.engine.claim()
+                opened.corpus.storage.engine.claim()
                 existing = opened.manifest
         except UnreadableIndexError as error:
             if not rebuild:
@@ -426,14 +426,14 @@ def _opened(
             except BaseException:
                 holds = holds or len(opened) > 0
                 if not holds and folder is None:  # what was made on a server is known while it is open
-                    opened.storage.discard()
+                    opened.corpus.storage.discard()
                 raise
     except BaseException as error:
         if not holds and folder is not None:
             if folder.exists():
                 # Half made, too; not where another run has it open.
                 with contextlib.suppress(StoreError, DataError), _open(location, encoder, options) as half:
-                    half.storage.discard()
+                    half.corpus.storage.discard()
             for place in missing:
                 with contextlib.suppress(OSError):
                     place.rmdir()
@@ -495,7 +495,7 @@ def _report(
     elsewhere = max(0, len(opened) - indexed - done.unchanged)
     values = {
         "index": str(location),
-        "engine": opened.engine,
+        "engine": opened.corpus.engine,
         "model": opened.manifest.model,
         "language": opened.manifest.language,
         "documents": len(opened),

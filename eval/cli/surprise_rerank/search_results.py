@@ -14,6 +14,7 @@ from rich.text import Text
 
 from surprise_rerank._answers import Answer, SearchSettings
 from surprise_rerank._candidates import Hit, Ranking, Verdict, verdict_json
+from surprise_rerank.connectors._searchable import pipeline_of
 from surprise_rerank.connectors.attached._opening import open_collection
 from surprise_rerank.connectors.qdrant._highlights import Excerpt, excerpts
 from surprise_rerank.connectors.qdrant._location import Location
@@ -104,11 +105,11 @@ def search_results(location: Location, command: SearchCommand, out: Output) -> I
     shown = None if command.settings.group_by is not None else command.top  # groups are of the whole pool
     encodes = command.system is None or find_system(command.system).encodes
     with open_collection(location, model=command.model, config=command.config, encodes=encodes) as index:
-        name = command.system or index.default_system
+        name = command.system or index.corpus.default_system
         encoder = index.encoder if encodes else None
         options = NO_OPTIONS.exactly() if command.settings.exact else NO_OPTIONS
-        system = build_system(name, index, options, command.settings.mode)
-        pipeline = index.pipeline_of(system, **settings)
+        system = build_system(name, index.corpus, options, command.settings.mode)
+        pipeline = pipeline_of(index.corpus, system, **settings)
         system = replace(system, retriever=pipeline.retriever)  # with the filter, for the steps
         if command.system is None:
             out.note(f"ranked by {system.summary} (--system chooses another)")
@@ -118,7 +119,7 @@ def search_results(location: Location, command: SearchCommand, out: Output) -> I
                 out.note(note)
             if command.condition is not None and not len(answer.ranking):
                 out.note("the filter lets no document through (metadata is at metadata.KEY)")
-            yield SearchResult(system, answer, encoder, index.language)
+            yield SearchResult(system, answer, encoder, index.corpus.language)
 
 
 _WIDEST = 110  # longer lines are hard to read

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.qdrant._location import Location
-    from surprise_rerank.connectors.qdrant._search.searched import SearchedCollection
+    from surprise_rerank.connectors.qdrant._search.corpus import Corpus
     from surprise_rerank.thresholds._background import QuestionBackground
 
     # What is kept for a system of an index, as JSON values and in words; None where nothing is.
-    _Describe = Callable[[SearchedCollection, str], tuple[dict[str, Any], str] | None]
+    _Describe = Callable[[Corpus, str], tuple[dict[str, Any], str] | None]
 
 LEVELS = (0.2, 0.1, 0.05, 0.01)  # of off-topic questions that thresholds let through
 _BLOCK = 512  # bytes, the unit of st_blocks
@@ -112,18 +112,18 @@ def _report(
         shards = ((f"shard {shard.number}", str(shard)) for shard in placement.shards)
         facts += [("shards", str(placement)), *shards]
     values = {
-        "weights": _kept(index, "weights", _weights, facts),
-        "backgrounds": _kept(index, "background", _background, facts),
+        "weights": _kept(index.corpus, "weights", _weights, facts),
+        "backgrounds": _kept(index.corpus, "background", _background, facts),
         "passage_backgrounds": [],
     }
-    if (passages := measured_index(index.by_unit("passage"))) is not index:
+    if (passages := measured_index(index.corpus.by_unit("passage"))) is not index.corpus:
         values["passage_backgrounds"] = _kept(passages, "background of passages", _background, facts)
     spread = None if placement is None else asdict(placement)
     return {**state.to_json(), **values, "bytes": size, "placement": spread}, facts
 
 
 def _kept(
-    index: SearchedCollection, what: str, describe: _Describe, facts: list[tuple[str, str]]
+    index: Corpus, what: str, describe: _Describe, facts: list[tuple[str, str]]
 ) -> list[dict[str, Any]]:
     """What is kept for systems as JSON values; the same for people is added to the facts."""
     from surprise_rerank.connectors.systems._register import all_systems
@@ -140,7 +140,7 @@ def _kept(
     return values
 
 
-def _weights(index: SearchedCollection, system: str) -> tuple[dict[str, Any], str] | None:
+def _weights(index: Corpus, system: str) -> tuple[dict[str, Any], str] | None:
     """A system's fitted weights as JSON values and in words."""
     from surprise_rerank.connectors.systems._fitted_weights import fitted_weights
     from surprise_rerank.connectors.systems._register import find_system
@@ -149,7 +149,7 @@ def _weights(index: SearchedCollection, system: str) -> tuple[dict[str, Any], st
     return None if weights is None else (asdict(weights), str(weights))
 
 
-def _background(index: SearchedCollection, system: str) -> tuple[dict[str, Any], str] | None:
+def _background(index: Corpus, system: str) -> tuple[dict[str, Any], str] | None:
     """A system's background as JSON values and in words."""
     from surprise_rerank.connectors.systems._backgrounds import load_background
 

@@ -198,28 +198,28 @@ def _tune_background(tuning: _Tuning) -> None:
     unit: Unit = "passage" if tuning.passages else "document"
     if tuning.reset:
         with tuning.opened(encodes=False) as whole:
-            index = whole.by_unit(unit)
+            corpus = whole.corpus.by_unit(unit)
             systems = [tuning.system] if tuning.system else all_systems()
-            names = [name for name in systems if has_background(index, name)]
+            names = [name for name in systems if has_background(corpus, name)]
             if not names:
                 whose = f" for the system {tuning.system!r}" if tuning.system else ""
-                raise DataError(f"{index.where} has no background{whose}; see 'status'")
+                raise DataError(f"{corpus.where} has no background{whose}; see 'status'")
             for name in names:
-                delete_background(index, name)
+                delete_background(corpus, name)
         _show(tuning, {"forgotten": names}, f"background of {', '.join(names)} forgotten")
         return
     if tuning.qrels is not None:
         judged, judgements = tuning.judged()
         with tuning.opened() as index:
-            name = tuning.system or index.default_system
+            name = tuning.system or index.corpus.default_system
             chance = index.by_unit(unit).calibrate_chance(judged, judgements, name)
         sentence = f"{name}: the chance of an answer, from {chance.judged} judged questions"
         _show(tuning, {"system": name, **asdict(chance)}, sentence)
         return
     questions = None if tuning.questions is None else list(read_questions(tuning.questions))
     with tuning.opened() as index:
-        name = tuning.system or index.default_system
-        texts, origin = questions or package_questions(index), tuning.questions or ORIGIN
+        name = tuning.system or index.corpus.default_system
+        texts, origin = questions or package_questions(index.corpus), tuning.questions or ORIGIN
         bar = Terminal(quiet=tuning.out.quiet).bar("background", len(texts), "questions")
         with bar as advance:
             measured = index.by_unit(unit).measure_background(name, texts, origin=origin, on_progress=advance)
@@ -248,23 +248,23 @@ def _tune_weights(tuning: _Tuning, system: str) -> None:
         raise click.UsageError(f"--system {system} has no weights to learn; choose from {fitted}")
     if tuning.reset:
         with tuning.opened(encodes=False) as index:
-            if not has_weights(index, system):
+            if not has_weights(index.corpus, system):
                 raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
-            delete_weights(index, system)
+            delete_weights(index.corpus, system)
         _show(tuning, {"forgotten": system}, f"weights of {system} forgotten")
         return
     texts, judgements = tuning.judged()
     with tuning.opened() as index:
         count = sum(any(grade > 0 for grade in grades.values()) for grades in judgements.values())
         # With the usual weights, whatever was fitted before: fits do not build on each other.
-        built = build_system(system, index, fitted=False)
-        options = SearchOptions(tenant=index.every_tenant)
+        built = build_system(system, index.corpus, fitted=False)
+        options = SearchOptions(tenant=index.corpus.every_tenant)
         pipeline = Pipeline(index.encoder, built.retriever, built.reranker, options)
         with Terminal(quiet=tuning.out.quiet).bar("fitting", count, "questions") as advance:
             fit = pipeline.fit(texts, judgements, on_progress=advance)
         if fit.accepted:
-            store_weights(index, system, fit)
-        earlier = not fit.accepted and has_weights(index, system)
+            store_weights(index.corpus, system, fit)
+        earlier = not fit.accepted and has_weights(index.corpus, system)
     values = {
         "system": system,
         "accepted": fit.accepted,

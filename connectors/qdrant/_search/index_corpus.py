@@ -1,19 +1,14 @@
-"""An index of ours as it is read: its vectors, words, samples, statistics and status."""
+"""The documents of an index of ours, as they are read: their vectors, words, samples and statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, get_args
-
-from qdrant_client import models
 
 from surprise_rerank import _border as border
 from surprise_rerank._candidates import Candidates, Field
 from surprise_rerank._documents import Document
 from surprise_rerank._errors import DataError, StoreError
-from surprise_rerank.connectors._ranked import RankedCollection
-from surprise_rerank.connectors.qdrant._engines.placement import Placement
 from surprise_rerank.connectors.qdrant._lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant._manifest import Manifest
 from surprise_rerank.connectors.qdrant._multivectors import TOKEN_FIELDS
@@ -23,10 +18,9 @@ from surprise_rerank.connectors.qdrant._schema import (
     ID,
     METADATA,
 )
+from surprise_rerank.connectors.qdrant._search.corpus import Corpus, Words
 from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
-from surprise_rerank.connectors.qdrant._search.searched import Words
-from surprise_rerank.connectors.qdrant._search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._writing import statistics
 from surprise_rerank.connectors.qdrant._writing.kept_terms import KeptTerms
@@ -43,29 +37,35 @@ if TYPE_CHECKING:  # which needs torch
 _FEWEST = 32  # documents of a sample, where each has many passages
 
 
-class StoredIndex(RankedCollection):
-    """What `DocumentIndex` reads and does not change."""
+class IndexCorpus(Corpus):
+    """The documents of one index; of another version of it after `use`."""
 
     id_key = ID
     metadata_key = METADATA
     storage: Storage
 
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
-        self._encoder, self.is_closed = encoder, False
-        self._use(storage, KeptTerms(storage.engine, storage), None)
+        self.given_encoder = encoder
+        self.use(storage, KeptTerms(storage.engine, storage))
 
-    def _use(self, storage: Storage, terms: KeptTerms, statistics: Statistics | None) -> None:
-        """Read this version from now on, whose terms and statistics are known."""
+    def use(self, storage: Storage, terms: KeptTerms) -> None:
+        """Read this version from now on, whose terms are known."""
         self.storage = self.files = storage
+        self.points = storage.engine
         self.engine, self.where = storage.engine.kind, storage.where
         self.model, self.fingerprint = storage.manifest.model, storage.manifest.fingerprint
-        self._terms, self._statistics = terms, statistics
+        self.terms = terms
+        self._statistics: Statistics | None = None
         self._density: float | None = None
+
+    def forget_density(self) -> None:
+        """Count points again before the next search: documents came or went."""
+        self._density = None
 
     @property
     def language(self) -> str:
         """The language of the documents' words."""
-        return (self._words or Bm25()).language
+        return (self.bm25 or Bm25()).language
 
     @property
     def ensemble_version(self) -> str:
@@ -100,10 +100,10 @@ class StoredIndex(RankedCollection):
         Raises:
             StoreError: if the index was opened without one.
         """
-        if self._encoder is None:
+        if self.given_encoder is None:
             model = f"load_encoder({self.manifest.model!r})"
             raise StoreError(f"{self.storage.where} was opened without an encoder; open it with {model}")
-        return self._encoder
+        return self.given_encoder
 
     @property
     def pools(self) -> IndexPools:
@@ -118,27 +118,14 @@ class StoredIndex(RankedCollection):
         """BM25's sparse vectors; None where none are stored."""
         if self.manifest.options.bm25 is None:
             return None
-        return Words(BM25, self._weighted, self._statistics_of)
+        return Words(BM25, self._weighted, self._weights_of)
 
     def __len__(self) -> int:
         return self.storage.engine.count(IndexPools(self.storage, 1.0).firsts())
 
-    def ids(
-        self,
-        *,
-        filter: models.Filter | None = None,  # noqa: A002 - as searches have it
-        tenant: str | None = None,
-    ) -> Iterator[str]:
-        """Return the ids of all documents, or of those that a filter lets through, always in the same order.
-
-        A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
-        """
-        pools, fields = IndexPools(self.storage, 1.0, tenant), (ID, self.manifest.options.key_field)
-        return chain.from_iterable(pools.names([r]).values() for r in pools.first_points(fields, filter))
-
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
-        """The reader of documents by their ids; see `SearchedCollection.documents`."""
+        """The reader of documents by their ids; see `Corpus.documents`."""
         return self.pools.documents
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
@@ -152,7 +139,7 @@ class StoredIndex(RankedCollection):
         return tuple(self.pools.names(records).values())
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
-        """A uniform sample with these fields; see `SearchedCollection.sample`."""
+        """A uniform sample with these fields; see `Corpus.sample`."""
         border.choices("fields", fields, get_args(Field))
         most = max(_FEWEST, round(border.count("size", size) / self.pools.density))
         return self.fetch(self.sample_ids(size)[:most], fields, skip_missing=True)
@@ -178,19 +165,19 @@ class StoredIndex(RankedCollection):
         """
         if self.manifest.options.bm25 is None:
             raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
-        return self._terms.statistics()
+        return self.terms.statistics()
 
-    def _statistics_of(self, terms: TermArray) -> TermStatistics:
+    def _weights_of(self, terms: TermArray) -> TermStatistics:
         """What some terms weigh; no others are read."""
-        return self._terms.statistics(terms)
+        return self.terms.statistics(terms)
 
     def _weighted(self, question: str) -> SparseVector:
         """A question's words with their weights."""
-        words = (self._words or Bm25()).query(question)
-        return self._statistics_of(words.indices).weighted(words) if len(words.indices) else words
+        words = (self.bm25 or Bm25()).query(question)
+        return self._weights_of(words.indices).weighted(words) if len(words.indices) else words
 
     @property
-    def _words(self) -> Bm25 | None:
+    def bm25(self) -> Bm25 | None:
         """The settings of words; another process may have found the language of an index that was empty."""
         return (self.manifest if self.manifest.language else self.storage.reload()).words
 
@@ -202,18 +189,3 @@ class StoredIndex(RankedCollection):
         if self._statistics is None or self._statistics.record != record:
             self._statistics = statistics.load(self.storage, record, self.manifest.model)
         return self._statistics
-
-    def status(self) -> CollectionStatus:
-        """Report what the index holds, and how far its statistics are behind its ensemble."""
-        latest = self.manifest.latest
-        behind = 0 if latest is None else statistics.documents_behind(self.storage, latest)
-        return self._status_of(self.storage.engine.count(), manifest=self.manifest, behind=behind)
-
-    def placement(self) -> Placement | None:
-        """How the points are spread over the nodes of a server; None where the index is on this machine."""
-        return self.storage.engine.placement()
-
-    def close(self) -> None:
-        """Write what is pending; close files and connections, and release locks."""
-        self.is_closed = True
-        self.storage.close()

@@ -1,33 +1,36 @@
-"""What is searched by questions: an index, or a collection that somebody else made."""
+"""The documents that questions are asked of: an index of ours, or somebody else's collection."""
 
 from __future__ import annotations
 
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, get_args
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from qdrant_client import models
 
 from surprise_rerank import _border as border
 from surprise_rerank._candidates import Candidates, Field, Query, Unit
 from surprise_rerank._documents import Document
-from surprise_rerank._errors import StoreError
+from surprise_rerank._errors import DataError, StoreError
+from surprise_rerank.connectors.qdrant._engines import Engine
 from surprise_rerank.connectors.qdrant._lexical import SparseVector
 from surprise_rerank.connectors.qdrant._location import EngineKind
 from surprise_rerank.connectors.qdrant._schema import ALL
+from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant._search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS, InclusionQuestion, SearchOptions
 from surprise_rerank.connectors.qdrant._storage import Storage
-from surprise_rerank.connectors.qdrant._storage.files import Files
+from surprise_rerank.connectors.qdrant._storage.files import Files, TenantFiles
 from surprise_rerank.connectors.qdrant._writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant._writing.term_statistics import TermStatistics
-from surprise_rerank.core._process import PerProcess
+from surprise_rerank.core._process import NeverCopied, PerProcess
 from surprise_rerank.core._terms import TermArray
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder
@@ -64,10 +67,11 @@ class Changes(NamedTuple):
     measured: int = 0  # backgrounds that were measured or deleted
 
 
-class SearchedCollection(ABC):
-    """Documents with dense vectors in Qdrant; retrievers are made of it."""
+class Corpus(NeverCopied, ABC):
+    """Documents with vectors in Qdrant, as retrievers and systems read them."""
 
     engine: EngineKind  # which one it has
+    points: Engine  # where it has them
     where: str  # the place, for messages
     model: str  # the name of the model of the dense vectors; empty where it is not known
     fingerprint: str  # what tells its weights apart; empty where it is not known
@@ -79,15 +83,18 @@ class SearchedCollection(ABC):
     # As this process last saw them; None before that.
     last_changes: Changes | None = None
     _uncounted: int = 0  # documents that were changed while the count could not be stored
-    _encoder: Encoder | None = None
+    given_encoder: Encoder | None = None  # the model of questions that it was opened with
+    owner: Any = None  # the index or collection whose `corpus` it is; it opens the corpus again from a pickle
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return attrgetter("corpus"), (self.owner,)
 
     @property
-    def corpus(self) -> SearchedCollection:
-        """The whole collection, which scores are measured against: itself, or the index of a tenant."""
+    def whole(self) -> Corpus:
+        """What scores are measured against: itself, or the index that a tenant's documents are a part of."""
         return self
 
-    @abstractmethod
-    def of_tenant(self, tenant: str) -> SearchedCollection:
+    def of_tenant(self, tenant: str) -> Corpus:
         """One tenant's documents, searched and named by their ids alone; '' for those without a tenant.
 
         Those of `ALL`, of all tenants, are named as TENANT/ID.
@@ -95,10 +102,13 @@ class SearchedCollection(ABC):
         Raises:
             DataError: if it is no index with tenants, or is another tenant's already.
         """
+        return CorpusView(self, border.text("tenant", tenant))
 
-    def by_unit(self, unit: Unit) -> SearchedCollection:
-        """Return the collection whose candidates are documents, or their passages where these are stored."""
-        return self
+    def by_unit(self, unit: Unit) -> Corpus:
+        """Return the corpus whose candidates are documents, or their passages where these are stored."""
+        border.choice("unit", unit, get_args(Unit))
+        has_passages = self.storage is not None and self.storage.manifest.options.passages is not None
+        return CorpusView(self, None, unit) if unit == "passage" and has_passages else self
 
     @property
     def every_tenant(self) -> str | None:
@@ -154,23 +164,8 @@ class SearchedCollection(ABC):
     def words(self) -> Words | None:
         """Its sparse vectors; None without them, or where it is not known how a question becomes one."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of files and connections."""
-
     @abstractmethod
     def __len__(self) -> int: ...
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.where}>"
 
     @abstractmethod
     def sample_ids(self, size: int) -> tuple[str, ...]:
@@ -283,22 +278,94 @@ class SearchedCollection(ABC):
         return {}
 
     def fetch(
-        self,
-        ids: Iterable[str],
-        fields: Collection[Field],
-        *,
-        skip_missing: bool = False,
-        tenant: str | None = None,
+        self, ids: Iterable[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id with these fields, in this order, each once; all passages of each.
+        """Documents by id; see `SearchableCollection.fetch`."""
+        return self.pools.fetch(list(dict.fromkeys(ids)), fields, skip_missing=skip_missing)
 
-        An id is of its tenant, where the index has tenants; without one it is as a search of all shows it.
 
-        Raises:
-            NotStoredError: if one is not there, and missing ones are not to be skipped.
+def _shared(name: str) -> Any:
+    """Return a property of a view that is what the index has that it is of."""
+    return property(attrgetter(f"_index.{name}"))
+
+
+class CorpusView(Corpus):
+    """An index of which a search finds one tenant's documents alone, or passages in place of documents.
+
+    Documents have the ids that are the tenant's; those of the tenant `ALL` have the tenant before them. What
+    scores are measured against is the whole index: its ensembles, samples and statistics of words, so that
+    scores are those of a pipeline of the whole index that searches for the tenant. Backgrounds and fitted
+    weights are the tenant's, where it has some, else the index's.
+
+    Raises:
+        DataError: if a tenant is named, and the collection is no index with tenants.
+    """
+
+    def __init__(self, index: Corpus, tenant: str | None, unit: Unit = "document") -> None:
+        if tenant is not None:
+            if index.storage is None:
+                raise DataError(
+                    f"tenant={tenant!r} is for an index of surprise-rerank, and {index.where} is none; leave "
+                    "it away, or filter"
+                )
+            index.storage.manifest.options.tenant_filter(tenant)
+        self._index, self._whose, self.unit = index, tenant, unit
+        self.tenant = None if tenant == ALL else tenant
+        self.where = index.where if self.tenant is None else f"{index.where}, tenant {tenant!r}"
+        self.files = TenantFiles(partial(getattr, index, "files"), ALL if tenant is None else tenant)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CorpusView, (self._index, self._whose, self.unit)
+
+    storage, points, engine = map(_shared, ("storage", "points", "engine"))
+    model, fingerprint = map(_shared, ("model", "fingerprint"))
+    id_key, metadata_key, layout = map(_shared, ("id_key", "metadata_key", "layout"))
+    words, remedy, whole = map(_shared, ("words", "remedy", "whole"))
+    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
+    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
+    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
+    surprise_reranker, given_encoder = map(_shared, ("surprise_reranker", "given_encoder"))
+    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
+
+    @property
+    def pools(self) -> IndexPools:
+        """Candidates of the tenant's documents, or of their passages; what retrievers are made of."""
+        return IndexPools(self.storage, self._index.pools.density, self._whose, self.unit)
+
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
+        """The reader of documents by their ids; see `Corpus.documents`."""
+        return self.pools.documents
+
+    def __len__(self) -> int:
+        return len(self._index) if self._whose is None else self.storage.engine.count(self.pools.firsts())
+
+    def changed_since(self, background: QuestionBackground) -> int:
+        """How many documents came, changed or went since a background was measured.
+
+        One that was measured over the whole index has its number of documents, and its changes count. Of the
+        tenant's, which has about the tenant's number, only the difference in numbers is known.
         """
-        wanted = border.choices("fields", fields, get_args(Field))
-        border.flags(skip_missing=skip_missing)
-        pools = self.pools if tenant is None else self.of_tenant(tenant).pools
-        names = list(dict.fromkeys(border.texts("ids", ids)))
-        return pools.fetch(names, wanted, skip_missing=skip_missing)
+        changed = self._index.changed_since(background)
+        return changed if self.tenant is None else min(changed, abs(len(self) - background.documents))
+
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many of the tenant's documents, the same in every run."""
+        if self._whose is None:
+            return self._index.sample_documents(size)
+        pools, layout = self.pools, self.pools.payloads
+        records = self.storage.engine.smallest(size, layout.document_fields(), pools.firsts())
+        return tuple(layout.document(record.id, record.payload) for record in records)
+
+    def of_tenant(self, tenant: str) -> Corpus:
+        """Return a tenant's part of what is of all; a DataError for what is of another tenant."""
+        if tenant == self._whose:
+            return self
+        if self._whose not in (None, ALL):
+            raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
+        return CorpusView(self._index, border.text("tenant", tenant), self.unit)
+
+    def by_unit(self, unit: Unit) -> Corpus:
+        """Return the view whose candidates are documents, or their passages where these are stored."""
+        index = self._index.by_unit(unit)
+        return index if self._whose is None else CorpusView(self._index, self._whose, index.pools.unit)
