@@ -83,7 +83,11 @@ def test_an_index_follows_its_sources(bench):
     place = ("--index", bench.index)
     assert bench.json("index", "--delete", "new", "--delete", "d3", *place)["documents"] == 19
     code, out, err = bench.run("index", "--delete", "new", *place)
-    assert (code, "0 removed; 19 documents" in out, "1 of the ids" in err) == (0, True, True)
+    assert (code, "0 removed; 19 documents" in out, "not in the index: 1 of 1 ids" in err) == (0, True, True)
+    code, out, err = bench.run("index", "--delete-where", '{"must": [{"is_empty": {"key": "id"}}]}', *place)
+    assert (code, "0 removed; 19 documents" in out, "metadata.KEY" in err) == (0, True, True)
+    code, _, err = bench.run("index", "--delete-where", "{}", *place)
+    assert (code, "--tenant NAME" in err, "ids=" in err) == (2, True, False)
 
 
 EMPTY_OR_UNREADABLE = {

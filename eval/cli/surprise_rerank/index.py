@@ -359,13 +359,19 @@ def _deleted(
             "--delete and --delete-where go without each other, SOURCE, --prune and --rebuild"
         )
     chosen = None if condition is None else read_filter("--delete-where", condition)
+    if not ids and chosen is None and tenant in (None, "*"):
+        raise click.UsageError(
+            "--delete-where '{}' removes all of the tenant that --tenant NAME names; give one, or a filter"
+        )
     with _open(location) as opened:
         removed = opened.delete(list(dict.fromkeys(ids)) or None, filter=chosen, tenant=tenant)
         left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
     out.result(values, [f"{location}: {removed} removed; {left} documents"])
     if ids and (missing := len(set(ids)) - removed):
-        out.note(f"{missing} of the ids are not in the index")
+        out.note(f"not in the index: {missing} of {len(set(ids))} ids")
+    if chosen is not None and not ids and not removed:
+        out.note("the filter lets no document through (metadata is at metadata.KEY)")
     return True
 
 
