@@ -405,6 +405,10 @@ def test_an_index_is_copied_with_its_vectors_and_planned(filled):
     assert filled.run("index", filled.documents, "--copy-of", filled.index, "--index", copy)[0] == 2
     file = filled.folder / "copy.vectors"
     assert filled.json("index", "--copy-of", filled.index, "--index", file)["points"] == points
+    for command in (["search", "dogs"], ["index", filled.documents], ["status"], ["serve"]):
+        error = error_line(filled.run(*command, "--index", file))
+        assert f"{file} is a copy of an index in a file" in error
+        assert f"index --copy-of {file} --index NAME" in error
     assert "must be 0" in filled.run("index", "--copy-of", file, "--index", copy)[2]
     values = filled.json("index", "--copy-of", file, "--index", copy, "--rebuild")
     assert values == {"index": str(copy), "copy_of": str(file), "points": points}
