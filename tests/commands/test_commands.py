@@ -161,6 +161,23 @@ def test_files_folders_and_columns_are_read_as_asked(bench):
     }
 
 
+def test_quiet_leaves_out_what_is_only_said_of_a_result(bench):
+    letters = bench.folder / "letters"
+    letters.mkdir()
+    (letters / "a.txt").write_text("about dogs")
+    (letters / "logo.png").write_text("\0")
+    bench.fill()
+    place = ("--index", bench.index)
+    _, out, err = bench.run("index", letters, *place)
+    assert out.splitlines()[1:] == []
+    assert "skipped 1 of" in err
+    assert "30 stored documents are in no source that was given, and stay; --prune removes those that" in err
+    _, out, err = bench.run("index", letters, *place, "--prune")
+    assert out.endswith("31 documents\n")
+    assert "no source that was given, and stay\n" in err
+    assert bench.run("index", letters, *place, "-q")[1:] == (out, "")
+
+
 def test_strict_ends_with_1_where_a_file_could_not_be_used(bench):
     letters = bench.folder / "letters"
     letters.mkdir()

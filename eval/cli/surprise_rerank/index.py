@@ -278,7 +278,7 @@ def index(
 
         done = DocumentIndex.renew(location, documents, encoder, **anew)
         with _open(location, encoder) as opened:
-            _report(out, location, opened, done, documents, begun)
+            _report(out, location, opened, done, documents, begun, prune=prune)
         documents.end(strict=strict)
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
@@ -288,7 +288,7 @@ def index(
             done = opened.rebuild(documents, encoder=encoder, **anew)
         else:
             done = opened.sync(documents, prune=prune, replace=filling.replace, **progress)
-        _report(out, location, opened, done, documents, begun)
+        _report(out, location, opened, done, documents, begun, prune=prune)
     documents.end(strict=strict)
 
 
@@ -492,7 +492,14 @@ def _on_ray(encoder: Encoder, address: str | None, filling: IndexSettings) -> En
 
 
 def _report(
-    out: Output, location: Location, opened: DocumentIndex, done: SyncReport, sources: Sources, begun: float
+    out: Output,
+    location: Location,
+    opened: DocumentIndex,
+    done: SyncReport,
+    sources: Sources,
+    begun: float,
+    *,
+    prune: bool,
 ) -> None:
     from surprise_rerank.connectors.qdrant._languages import unread
 
@@ -511,13 +518,14 @@ def _report(
         "skipped": skipped,
     }
     first = f"{location}: {done}, {done.split} split into passages; {len(opened)} documents"
-    parts = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
+    notes = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
     if done.background_seconds >= 0.05:
-        parts.append(f"the background took {done.background_seconds:.1f} s")
+        notes.append(f"the background took {done.background_seconds:.1f} s")
     if done.kept:
-        parts.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
+        notes.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
     if elsewhere:
-        parts.append(f"{elsewhere} stored documents are in no source that was given")
-    out.result(values, [first, *parts, *skipped_lines(skipped)])
+        more = "" if prune else "; --prune removes those that were read from these sources before"
+        notes.append(f"{elsewhere} stored documents are in no source that was given, and stay{more}")
+    out.result(values, [first], [*notes, *skipped_lines(skipped)])
     if problem := unread(opened.manifest.model, opened.manifest.language):
         out.note(problem)
