@@ -14,6 +14,7 @@ from surprise_rerank import _border as border
 from surprise_rerank._candidates import Ranking
 from surprise_rerank._documents import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant._manifest import Manifest
 from surprise_rerank.connectors.systems._register import find_system
 from surprise_rerank.core._extras import importing
 from surprise_rerank.encoders._adapting import as_encoder
@@ -48,13 +49,14 @@ class SurpriseSearch:
         system: str = "auto",  # what ranks; `surprise` measures against the corpus itself
         *,
         depth: int = 100,  # size of the candidate pool, and the most documents of a result
-        options: IndexOptions | None = None,  # without sparse vectors a fusion lacks its third scorer
+        options: IndexOptions | None = None,  # by default everything that the encoder has
         folder: Path | None = None,  # where the index of every task is kept, for the next run; else in memory
     ) -> None:
         self.encoder = as_encoder(encoder)
         self.system = border.text("system", system)
         self.depth = border.count("depth", depth)
-        self.options = border.optional(border.instance, "options", options, IndexOptions) or IndexOptions()
+        border.optional(border.instance, "options", options, IndexOptions)
+        self.options = Manifest.of(self.encoder, options).options
         self.folder = folder
         written = json.dumps(asdict(self.options), sort_keys=True).encode()
         settings = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}

@@ -16,6 +16,7 @@ from surprise_rerank.core._process import require_no_secret
 # Edge in a folder; qdrant-client's local mode in memory; a server.
 EngineKind: TypeAlias = Literal["edge", "local", "server"]
 MEMORY = ":memory:"
+COPY_ENDING = ".vectors"  # of a file that holds a copy of an index
 _REST_PORT = 6333
 
 

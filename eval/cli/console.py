@@ -39,13 +39,15 @@ class Output:
         if not self.quiet:
             click.echo(one_line(message), err=True)
 
-    def result(self, values: Mapping[str, Any], lines: Sequence[str]) -> None:
-        """The same result for programs and for people."""
+    def result(self, values: Mapping[str, Any], lines: Sequence[str], notes: Sequence[str] = ()) -> None:
+        """The same result for programs and for people, who also get notes on it."""
         if self.as_json:
             self.json(values)
-        else:
-            for line in lines:
-                click.echo(one_line(line))
+            return
+        for line in lines:
+            click.echo(one_line(line))
+        for note in notes:
+            self.note(note)
 
     def json(self, values: Mapping[str, Any]) -> None:
         """One JSON object in one line, in ASCII: nothing in it can reach a terminal."""

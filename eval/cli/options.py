@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from surprise_rerank._errors import DataError, NoIndexError, near_or_all
+from surprise_rerank._errors import DataError, near_or_all
 from surprise_rerank.connectors.qdrant._location import MEMORY, Location
 from surprise_rerank.connectors.systems._register import SYSTEMS, find_system
 from surprise_rerank.core._files import disk_errors
@@ -138,7 +138,9 @@ def require_index(location: Location) -> None:
     folder = Path(str(location.folder))
     # A killed process leaves a version without the file that names it.
     if not (folder / "index.json").exists() and not any(folder.glob("[0-9]*/manifest.json")):
-        raise NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
+        from surprise_rerank.connectors.qdrant._storage.folder import require_index as require
+
+        require(folder)  # in whose words it is refused
 
 
 def require_place(location: Location) -> None:
@@ -146,6 +148,10 @@ def require_place(location: Location) -> None:
     if location.folder in (None, MEMORY):
         return
     folder = Path(str(location.folder)).absolute()
+    if folder.is_file():
+        from surprise_rerank.connectors.qdrant._storage.folder import require_no_copy
+
+        require_no_copy(Path(str(location.folder)))
     with disk_errors(str(location.folder)):
         nearest = next(place for place in (folder, *folder.parents) if place.exists())
         if not nearest.is_dir():

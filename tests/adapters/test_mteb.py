@@ -15,6 +15,7 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.models.model_meta import ModelMeta
 from mteb.models.models_protocols import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
 
+from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.mteb import SurpriseSearch
 from surprise_rerank.connectors.qdrant import IndexOptions
 
@@ -89,6 +90,14 @@ def test_every_system_can_be_evaluated(system):
     assert not isinstance(model, EncoderProtocol | CrossEncoderProtocol)
     assert ndcg(model, HandfulRetrieval()) == 1.0
     assert ndcg(model, HandfulReranking()) == 1.0
+    model.close()
+
+
+def test_an_encoder_without_token_vectors_is_evaluated_without_them():
+    encoder = FunctionEncoder(lambda texts: WordEncoder(64).encode(texts).dense, name="words")
+    model = SurpriseSearch(encoder)
+    assert not model.options.tokens
+    assert ndcg(model, HandfulRetrieval()) == 1.0
     model.close()
 
 

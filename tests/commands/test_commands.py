@@ -83,7 +83,11 @@ def test_an_index_follows_its_sources(bench):
     place = ("--index", bench.index)
     assert bench.json("index", "--delete", "new", "--delete", "d3", *place)["documents"] == 19
     code, out, err = bench.run("index", "--delete", "new", *place)
-    assert (code, "0 removed; 19 documents" in out, "1 of the ids" in err) == (0, True, True)
+    assert (code, "0 removed; 19 documents" in out, "not in the index: 1 of 1 ids" in err) == (0, True, True)
+    code, out, err = bench.run("index", "--delete-where", '{"must": [{"is_empty": {"key": "id"}}]}', *place)
+    assert (code, "0 removed; 19 documents" in out, "metadata.KEY" in err) == (0, True, True)
+    code, _, err = bench.run("index", "--delete-where", "{}", *place)
+    assert (code, "--tenant NAME" in err, "ids=" in err) == (2, True, False)
 
 
 EMPTY_OR_UNREADABLE = {
@@ -155,6 +159,23 @@ def test_files_folders_and_columns_are_read_as_asked(bench):
     assert {entry["reason"]: entry["places"] for entry in done["skipped"]} == {
         "an image, which needs OCR": ["logo.png"]
     }
+
+
+def test_quiet_leaves_out_what_is_only_said_of_a_result(bench):
+    letters = bench.folder / "letters"
+    letters.mkdir()
+    (letters / "a.txt").write_text("about dogs")
+    (letters / "logo.png").write_text("\0")
+    bench.fill()
+    place = ("--index", bench.index)
+    _, out, err = bench.run("index", letters, *place)
+    assert out.splitlines()[1:] == []
+    assert "skipped 1 of" in err
+    assert "30 stored documents are in no source that was given, and stay; --prune removes those that" in err
+    _, out, err = bench.run("index", letters, *place, "--prune")
+    assert out.endswith("31 documents\n")
+    assert "no source that was given, and stay\n" in err
+    assert bench.run("index", letters, *place, "-q")[1:] == (out, "")
 
 
 def test_strict_ends_with_1_where_a_file_could_not_be_used(bench):
@@ -401,6 +422,10 @@ def test_an_index_is_copied_with_its_vectors_and_planned(filled):
     assert filled.run("index", filled.documents, "--copy-of", filled.index, "--index", copy)[0] == 2
     file = filled.folder / "copy.vectors"
     assert filled.json("index", "--copy-of", filled.index, "--index", file)["points"] == points
+    for command in (["search", "dogs"], ["index", filled.documents], ["status"], ["serve"]):
+        error = error_line(filled.run(*command, "--index", file))
+        assert f"{file} is a copy of an index in a file" in error
+        assert f"index --copy-of {file} --index NAME" in error
     assert "must be 0" in filled.run("index", "--copy-of", file, "--index", copy)[2]
     values = filled.json("index", "--copy-of", file, "--index", copy, "--rebuild")
     assert values == {"index": str(copy), "copy_of": str(file), "points": points}

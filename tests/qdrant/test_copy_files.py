@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from helpers.words import WordEncoder
 
-from surprise_rerank import DataError, Document, Ensemble, IndexMismatchError, Passages, Place, StoreError
+from surprise_rerank import (
+    DataError,
+    Document,
+    Ensemble,
+    IndexMismatchError,
+    NoIndexError,
+    Passages,
+    Place,
+    StoreError,
+)
 from surprise_rerank._errors import UnreadableIndexError
 from surprise_rerank.connectors.qdrant import ALL, DocumentIndex, IndexOptions, copy_index
 from surprise_rerank.connectors.qdrant._copying.content import IndexContent
@@ -92,6 +101,9 @@ def test_an_index_made_of_a_file_answers_as_the_one_that_it_is_a_copy_of(open_in
             sorted(first.ids(tenant=ALL if first.manifest.options.tenant else None))
         )
         assert copy_index(first, tmp_path / "copy.vectors") == points
+        for opens_with in (None, model):
+            with pytest.raises(NoIndexError, match=r"is a copy .* in a file; .* \(in Python copy_index\)"):
+                DocumentIndex.open(tmp_path / "copy.vectors", opens_with)
         ensemble, statistics = first.manifest.statistics, first.corpus.statistics()
     if first.corpus.engine != "edge":  # whose numbers of four bits are those of the texts, encoded here
         error = 2e-3

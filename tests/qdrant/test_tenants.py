@@ -253,7 +253,7 @@ def test_the_command_line_has_tenants(tmp_path, monkeypatch):
             command, ["index", "--delete-where", where, "--tenant", "cord", "--json", *own]
         )
         assert json.loads(said.stdout)["documents"] == left
-        assert "of the ids" not in said.stderr  # of which none was named
+        assert "not in the index" not in said.stderr  # of which none was named
 
 
 def test_an_index_with_tenants_is_not_searched_for_nobody(open_index):

@@ -13,8 +13,8 @@ from surprise_rerank import _border as border
 from surprise_rerank._errors import NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.connectors.qdrant._copying.content import Content, IndexContent, fill
-from surprise_rerank.connectors.qdrant._copying.copy_file import ENDING, CopyFile, write_copy
-from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank.connectors.qdrant._copying.copy_file import CopyFile, write_copy
+from surprise_rerank.connectors.qdrant._location import COPY_ENDING, Location
 from surprise_rerank.connectors.qdrant._manifest import Manifest
 from surprise_rerank.connectors.qdrant._search.index_corpus import IndexCorpus
 from surprise_rerank.connectors.qdrant._storage import Storage
@@ -98,7 +98,7 @@ def _content(source: Stored | Place) -> Iterator[Content]:
 def _file_at(place: Place) -> Path | None:
     """The file that a place is by its name; None for a folder or a server."""
     folder = Location.of(place).folder
-    return None if folder is None or Path(folder).suffix != ENDING else Path(folder)
+    return None if folder is None or Path(folder).suffix != COPY_ENDING else Path(folder)
 
 
 def _versions(

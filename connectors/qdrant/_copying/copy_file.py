@@ -32,13 +32,13 @@ from surprise_rerank._places import places_from, places_json
 from surprise_rerank.connectors._progress import Advance
 from surprise_rerank.connectors.qdrant._copying.content import Address, Content, CopiedDocument, Vectors
 from surprise_rerank.connectors.qdrant._lexical import SparseVector
+from surprise_rerank.connectors.qdrant._location import COPY_ENDING
 from surprise_rerank.connectors.qdrant._manifest import Manifest
 from surprise_rerank.connectors.qdrant._schema import SCHEMA_VERSION
 from surprise_rerank.core._batches import in_batches
 from surprise_rerank.core._files import disk_errors, whole_file
 from surprise_rerank.core.tokens import Members, TokenBatch, offsets_of
 
-ENDING = ".vectors"
 FORM = 1
 _TOGETHER = 64  # passages whose vectors are read together
 _HEAD = 2**20  # bytes of the first line, at most
@@ -89,7 +89,7 @@ class CopyFile:
             if "copy" not in head:
                 raise DataError(
                     f"{path} is no copy of an index, expected a file that 'surprise-rerank index --copy-of "
-                    f"INDEX --index FILE{ENDING}' wrote; give one, or index documents without --copy-of"
+                    f"INDEX --index FILE{COPY_ENDING}' wrote; give one, or index documents without --copy-of"
                 )
             if head["copy"] != FORM:
                 raise DataError(

@@ -23,7 +23,7 @@ from surprise_rerank._errors import (
 from surprise_rerank.connectors.qdrant._engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant._engines.edge_files import require_unchanged
 from surprise_rerank.connectors.qdrant._engines.edge_shard import optimize_elsewhere
-from surprise_rerank.connectors.qdrant._location import Location
+from surprise_rerank.connectors.qdrant._location import COPY_ENDING, Location
 from surprise_rerank.connectors.qdrant._manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant._storage.files import FolderFiles
 from surprise_rerank.core._files import disk_errors, whole_file
@@ -227,12 +227,22 @@ def require_index(folder: Path) -> None:
         raise _no_index(folder)
 
 
+def require_no_copy(place: Path) -> None:
+    """Refuse a copy of an index in a file, by the call that makes an index of it."""
+    if place.suffix == COPY_ENDING and place.is_file():
+        raise NoIndexError(
+            f"{place} is a copy of an index in a file; make an index of it first: surprise-rerank index "
+            f"--copy-of {place} --index NAME (in Python copy_index)"
+        )
+
+
 def _no_index(folder: Path) -> NoIndexError:
     return NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
 
 
 def _current(folder: Path) -> int | None:
     """The version of the index in a folder that is in use; None where there is none yet."""
+    require_no_copy(folder)
     path = folder / VERSION_FILE
     if not path.exists():
         complete = _versions(folder)  # one, where a process was killed while it made it

@@ -278,7 +278,7 @@ def index(
 
         done = DocumentIndex.renew(location, documents, encoder, **anew)
         with _open(location, encoder) as opened:
-            _report(out, location, opened, done, documents, begun)
+            _report(out, location, opened, done, documents, begun, prune=prune)
         documents.end(strict=strict)
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
@@ -288,7 +288,7 @@ def index(
             done = opened.rebuild(documents, encoder=encoder, **anew)
         else:
             done = opened.sync(documents, prune=prune, replace=filling.replace, **progress)
-        _report(out, location, opened, done, documents, begun)
+        _report(out, location, opened, done, documents, begun, prune=prune)
     documents.end(strict=strict)
 
 
@@ -359,13 +359,19 @@ def _deleted(
             "--delete and --delete-where go without each other, SOURCE, --prune and --rebuild"
         )
     chosen = None if condition is None else read_filter("--delete-where", condition)
+    if not ids and chosen is None and tenant in (None, "*"):
+        raise click.UsageError(
+            "--delete-where '{}' removes all of the tenant that --tenant NAME names; give one, or a filter"
+        )
     with _open(location) as opened:
         removed = opened.delete(list(dict.fromkeys(ids)) or None, filter=chosen, tenant=tenant)
         left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
     out.result(values, [f"{location}: {removed} removed; {left} documents"])
     if ids and (missing := len(set(ids)) - removed):
-        out.note(f"{missing} of the ids are not in the index")
+        out.note(f"not in the index: {missing} of {len(set(ids))} ids")
+    if chosen is not None and not ids and not removed:
+        out.note("the filter lets no document through (metadata is at metadata.KEY)")
     return True
 
 
@@ -486,7 +492,14 @@ def _on_ray(encoder: Encoder, address: str | None, filling: IndexSettings) -> En
 
 
 def _report(
-    out: Output, location: Location, opened: DocumentIndex, done: SyncReport, sources: Sources, begun: float
+    out: Output,
+    location: Location,
+    opened: DocumentIndex,
+    done: SyncReport,
+    sources: Sources,
+    begun: float,
+    *,
+    prune: bool,
 ) -> None:
     from surprise_rerank.connectors.qdrant._languages import unread
 
@@ -505,13 +518,14 @@ def _report(
         "skipped": skipped,
     }
     first = f"{location}: {done}, {done.split} split into passages; {len(opened)} documents"
-    parts = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
+    notes = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
     if done.background_seconds >= 0.05:
-        parts.append(f"the background took {done.background_seconds:.1f} s")
+        notes.append(f"the background took {done.background_seconds:.1f} s")
     if done.kept:
-        parts.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
+        notes.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
     if elsewhere:
-        parts.append(f"{elsewhere} stored documents are in no source that was given")
-    out.result(values, [first, *parts, *skipped_lines(skipped)])
+        more = "" if prune else "; --prune removes those that were read from these sources before"
+        notes.append(f"{elsewhere} stored documents are in no source that was given, and stay{more}")
+    out.result(values, [first], [*notes, *skipped_lines(skipped)])
     if problem := unread(opened.manifest.model, opened.manifest.language):
         out.note(problem)

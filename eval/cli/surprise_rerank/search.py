@@ -84,7 +84,7 @@ def _kinds() -> tuple[type, ...]:
     metavar="[FILE]",
     is_flag=False,
     flag_value=_HERE,
-    help="Explain the ranking: here, or in a file (.html, a page with pictures; or .json).",
+    help="Explain the ranking: here, or in a file alone (.html, a page with pictures; or .json).",
 )
 @set_option(_kinds)
 @model_option
@@ -117,7 +117,7 @@ def search(
     questions = [stripped_question(question)] if is_single else read_questions(STANDARD_INPUT)
     file = None if explained in (None, _HERE) else Path(str(explained))
     if file is not None:  # before a model is loaded
-        from surprise_rerank.eval.reports.writing import check_files
+        from surprise_rerank.eval.reports.writing import check_files, write_report
 
         if not is_single:
             raise DataError(f"--explain {file} explains one question; give one in quotes")
@@ -140,6 +140,9 @@ def search(
 
     for result in results.search_results(location, command, out):
         values, report = explain(result, command)
-        present(report, () if file is None else (file,), quiet=out.quiet, values=values, as_json=out.as_json)
-        if file is not None:
-            out.note(f"{file} shows this")
+        if file is None or out.as_json:
+            files = () if file is None else (file,)
+            present(report, files, quiet=out.quiet, values=values, as_json=out.as_json)
+        else:
+            write_report(report, file)
+            out.result(values, [f"{file} explains the ranking"])

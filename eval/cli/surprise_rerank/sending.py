@@ -55,7 +55,7 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
     skipped = sources.skipped()
     counts = ", ".join(f"{done[name]} {name}" for name in ("added", "updated", "unchanged"))
     values = {"server": url, **done, "documents": stored, "skipped": skipped}
-    out.result(values, [f"{url}: {counts}; {stored} documents", *skipped_lines(skipped)])
+    out.result(values, [f"{url}: {counts}; {stored} documents"], skipped_lines(skipped))
 
 
 def _put(client: httpx.Client, url: str, documents: Sequence[dict[str, Any]]) -> dict[str, int]:
