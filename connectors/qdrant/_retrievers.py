@@ -50,7 +50,7 @@ class ExplainingRetriever(ABC):
     @property
     def is_empty(self) -> bool:
         """Whether there is no document at all, whatever is asked."""
-        return not len(self.corpus)
+        return not len(self.corpus.whole)
 
     def passages(self, ids: Sequence[str]) -> Candidates:
         """All passages of documents, without texts."""

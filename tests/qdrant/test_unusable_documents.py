@@ -7,6 +7,7 @@ import pytest
 from helpers.words import WordEncoder
 
 from surprise_rerank import DataError, Document
+from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers._source import Unusable
 
@@ -94,3 +95,10 @@ def test_a_search_of_an_empty_index_says_that_it_is_empty(open_index):
         assert answer.shown.verdict.reason.startswith("the index is empty: fill it")
         index.sync(DOCUMENTS, background=False)
         assert "empty" not in index.pipeline("cosine").answer("topic1").shown.verdict.reason
+
+
+def test_a_tenant_without_documents_is_no_empty_index(open_index):
+    with open_index(WordEncoder(), options=IndexOptions(tenant="tenant")) as index:
+        index.sync([Document("1", "topic1", metadata={"tenant": "acme"})], background=False)
+        answer = index.pipeline("cosine", tenant="nobody").answer("topic1")
+        assert answer.shown.verdict.reason.startswith("no document matches")
