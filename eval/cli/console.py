@@ -73,6 +73,15 @@ def body(hit: Hit) -> str:
     return without_title(hit.text, hit.title, 0 if hit.passage is None else hit.passage.start)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, whose plural ends in s.
+
+    >>> counted(1, "document"), counted(0, "group")
+    ('1 document', '0 groups')
+    """
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def share(percentile: float) -> str:
     """A percentile as per cent; what is below 1 never reads as all.
 

@@ -171,11 +171,19 @@ def test_quiet_leaves_out_what_is_only_said_of_a_result(bench):
     _, out, err = bench.run("index", letters, *place)
     assert out.splitlines()[1:] == []
     assert "skipped 1 of" in err
-    assert "30 stored documents are in no source that was given, and stay; --prune removes those that" in err
+    assert "in no source that was given: 30 documents; they stay; --prune removes those that" in err
     _, out, err = bench.run("index", letters, *place, "--prune")
     assert out.endswith("31 documents\n")
-    assert "no source that was given, and stay\n" in err
+    assert "in no source that was given: 30 documents; they stay\n" in err
     assert bench.run("index", letters, *place, "-q")[1:] == (out, "")
+
+
+def test_one_document_is_no_documents(bench):
+    alone = bench.folder / "alone"
+    write_rows(bench.documents, corpus()[:1])
+    _, out, _ = bench.run("index", bench.documents, "--model", bench.model, "--index", alone)
+    assert out.endswith("; 1 document\n")
+    assert bench.run("index", "--delete", corpus()[0]["id"], "--index", alone)[1].endswith("; 0 documents\n")
 
 
 def test_strict_ends_with_1_where_a_file_could_not_be_used(bench):

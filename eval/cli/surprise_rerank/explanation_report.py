@@ -12,7 +12,7 @@ from surprise_rerank._explanation import RankingExplanation, ScoreDistribution, 
 from surprise_rerank.connectors.qdrant._highlights import excerpts
 from surprise_rerank.connectors.systems._explaining import explain_ranking
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.cli.console import body, shortened, shown_percentile
+from surprise_rerank.eval.cli.console import body, counted, shortened, shown_percentile
 from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SearchResult
 from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.surprise.score import probability
@@ -70,7 +70,7 @@ def _report(
         tables.append(_best_matches(explanation))
     times = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in values["times"].items())
     steps, columns = tuple(enumerate(values["steps"], start=1)), (Column("step"), Column("what"))
-    pool = f"{times}; {values['pool']} candidates"
+    pool = f"{times}; {counted(values['pool'], 'candidate')}"
     tables.append(Table("steps", "What was done", columns, steps, notes=(pool,)))
     plots = [_contributions(hits, explanation)] if explanation.shown and explanation.shares else []
     plots += [_histogram(each, explanation.places(each)) for each in explanation.distributions]

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from surprise_rerank._errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
-from surprise_rerank.eval.cli.console import Output
+from surprise_rerank.eval.cli.console import Output, counted
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
     Sources,
@@ -338,7 +338,7 @@ def _copied(
     how: dict[str, Any] = {"collection_settings": of_collection, "show_progress": not out.quiet}
     points = copy_index(location_of(original), location, replace=rebuild, **how)
     values = {"index": str(location), "copy_of": original, "points": points}
-    out.result(values, [f"{location}: a copy of {original}, {points} points"])
+    out.result(values, [f"{location}: a copy of {original}, {counted(points, 'point')}"])
     return True
 
 
@@ -367,7 +367,7 @@ def _deleted(
         removed = opened.delete(list(dict.fromkeys(ids)) or None, filter=chosen, tenant=tenant)
         left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
-    out.result(values, [f"{location}: {removed} removed; {left} documents"])
+    out.result(values, [f"{location}: {removed} removed; {counted(left, 'document')}"])
     if ids and (missing := len(set(ids)) - removed):
         out.note(f"not in the index: {missing} of {len(set(ids))} ids")
     if chosen is not None and not ids and not removed:
@@ -517,15 +517,19 @@ def _report(
         "seconds": seconds,
         "skipped": skipped,
     }
-    first = f"{location}: {done}, {done.split} split into passages; {len(opened)} documents"
+    first = f"{location}: {done}, {done.split} split into passages; {counted(len(opened), 'document')}"
     notes = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
     if done.background_seconds >= 0.05:
         notes.append(f"the background took {done.background_seconds:.1f} s")
     if done.kept:
-        notes.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
+        notes.append(
+            f"{counted(done.kept, 'stored document')} of files that are there and could not be read now: kept"
+        )
     if elsewhere:
         more = "" if prune else "; --prune removes those that were read from these sources before"
-        notes.append(f"{elsewhere} stored documents are in no source that was given, and stay{more}")
+        notes.append(
+            f"stored, and in no source that was given: {counted(elsewhere, 'document')}; they stay{more}"
+        )
     out.result(values, [first], [*notes, *skipped_lines(skipped)])
     if problem := unread(opened.manifest.model, opened.manifest.language):
         out.note(problem)

@@ -23,7 +23,7 @@ from surprise_rerank.connectors.systems._building import build_system
 from surprise_rerank.connectors.systems._inputs import BuiltSystem
 from surprise_rerank.connectors.systems._register import find_system
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.eval.cli.console import Output, body, share, shortened, shown_percentile
+from surprise_rerank.eval.cli.console import Output, body, counted, share, shortened, shown_percentile
 from surprise_rerank.eval.cli.options import read_filter
 from surprise_rerank.eval.reports.one_line import one_line, visible
 from surprise_rerank.rerank._grouping import group_path
@@ -215,7 +215,7 @@ class Shown:
         if self._group_by is not None:
             groups = [*answer.groups(self._group_by, command.top, command.settings.group_size).items()]
             if len(groups) < command.top:
-                many = f"{len(groups)} groups among {len(answer.ranking)} candidates"
+                many = f"{counted(len(groups), 'group')} among {counted(len(answer.ranking), 'candidate')}"
                 self._out.note(f"{many}; a larger --pool looks for more")
         if self._out.as_json:
             verdict = verdict_json(answer.verdict)

@@ -14,7 +14,7 @@ from surprise_rerank._errors import DataError, StoreError
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.connectors.server._process import TOKEN_VARIABLE
 from surprise_rerank.core._batches import in_batches
-from surprise_rerank.eval.cli.console import Output
+from surprise_rerank.eval.cli.console import Output, counted
 from surprise_rerank.eval.cli.options import Sources, skipped_lines
 
 # Documents and characters of a request; a server encodes them before it answers.
@@ -55,7 +55,7 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
     skipped = sources.skipped()
     counts = ", ".join(f"{done[name]} {name}" for name in ("added", "updated", "unchanged"))
     values = {"server": url, **done, "documents": stored, "skipped": skipped}
-    out.result(values, [f"{url}: {counts}; {stored} documents"], skipped_lines(skipped))
+    out.result(values, [f"{url}: {counts}; {counted(stored, 'document')}"], skipped_lines(skipped))
 
 
 def _put(client: httpx.Client, url: str, documents: Sequence[dict[str, Any]]) -> dict[str, int]:

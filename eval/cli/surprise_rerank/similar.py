@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from surprise_rerank.eval.cli.console import Output, shortened
+from surprise_rerank.eval.cli.console import Output, counted, shortened
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
     NEW_FILE,
@@ -216,14 +216,19 @@ def _closest(pairs: SimilarDocuments) -> list[dict[str, Any]]:
 
 
 def _lines(summary: dict[str, Any]) -> list[str]:
-    copies = f", {summary['copies']} copies" if summary["copies"] else ""
-    lines = [f"{summary['out']}: {summary['pairs']} pairs of {summary['documents']} documents{copies}"]
+    copies = (
+        f", {summary['copies']} cop{'y' if summary['copies'] == 1 else 'ies'}" if summary["copies"] else ""
+    )
+    lines = [
+        f"{summary['out']}: {counted(summary['pairs'], 'pair')} of "
+        f"{counted(summary['documents'], 'document')}{copies}"
+    ]
     if "groups" in summary:
         groups = summary["groups"]
         sizes = f"; the largest have {', '.join(map(str, groups['largest']))}" if groups["largest"] else ""
         lines.append(
-            f"{groups['file']}: {groups['groups']} groups of near-duplicates, "
-            f"{groups['documents']} documents{sizes}"
+            f"{groups['file']}: {counted(groups['groups'], 'group')} of near-duplicates, "
+            f"{counted(groups['documents'], 'document')}{sizes}"
         )
     for row in summary["closest"]:
         lines.append(shortened(f"  {row['cosine']:.3f}  {row['document']}  {row['neighbour']}"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank._errors import DataError, StoreError
-from surprise_rerank.eval.cli.console import Output
+from surprise_rerank.eval.cli.console import Output, counted
 from surprise_rerank.eval.cli.options import config_option, takes_index
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _background(index: Corpus, system: str) -> tuple[dict[str, Any], str] | None
     if background is None:
         return None
     stale = replace(background, changed=index.changed_since(background)).staleness
-    parts = [background.origin, background.made, f"over {background.documents} documents"]
+    parts = [background.origin, background.made, f"over {counted(background.documents, 'document')}"]
     if background.chance is not None:
         parts.append(f"calibrated on {background.chance.judged} judged questions")
     parts += [f"not compared with: {background.doubt}"] * bool(background.doubt)

@@ -12,7 +12,7 @@ import click
 
 from surprise_rerank._errors import DataError
 from surprise_rerank.connectors.systems._register import all_systems, find_system
-from surprise_rerank.eval.cli.console import Output
+from surprise_rerank.eval.cli.console import Output, counted
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.settings import SetValues, set_option
@@ -177,7 +177,7 @@ def _tune_ensemble(tuning: _Tuning) -> None:
     _show(
         tuning,
         {**values, "changed": changed},
-        f"ensemble {record.ensemble} of {of}; {changed} documents changed",
+        f"ensemble {record.ensemble} of {of}; {counted(changed, 'document')} changed",
     )
 
 
