@@ -157,7 +157,7 @@ class Extractor:
 
     def read(self, raw: bytes, suffix: str) -> ExtractedText:
         """The text of a file of one of the `KINDS`."""
-        process = self._process = self._process or _started()
+        process = self._process = self._process or _start_reader()
         assert process.stdin is not None
         assert process.stdout is not None
         begun = time.monotonic()
@@ -192,7 +192,7 @@ class Extractor:
             self._process = None
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _start_reader() -> subprocess.Popen[bytes]:
     # Not multiprocessing, which runs the user's script again. -P: no module of the current folder.
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "surprise_rerank.connectors.readers._extraction", str(SECONDS)],

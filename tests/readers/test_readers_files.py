@@ -198,7 +198,7 @@ def test_a_reader_that_crashes_is_not_called_late(tmp_path, monkeypatch, end):
         return subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, stderr=subprocess.DEVNULL)
 
     write(tmp_path / "in", {"a.md": "text", "b.txt": "text"})
-    monkeypatch.setattr(extraction_module, "_started", crashing)
+    monkeypatch.setattr(extraction_module, "_start_reader", crashing)
     source = open_documents(tmp_path / "in")
     assert [d.id for d in source] == ["b.txt"]
     assert source.skipped.places == {"its reader crashed": ["a.md"]}

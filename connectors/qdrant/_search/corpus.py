@@ -285,7 +285,7 @@ class Corpus(NeverCopied, ABC):
 
 
 def _shared(name: str) -> Any:
-    """Return a property of a view that is what the index has that it is of."""
+    """Return a property of a view whose value is that of the index behind it."""
     return property(attrgetter(f"_index.{name}"))
 
 

@@ -80,7 +80,7 @@ class TermStatistics:
 
     @classmethod
     def counted(cls, pages: Iterable[Sequence[Record]], vector: str = BM25) -> TermStatistics:
-        """Of the sparse vectors of all points of a scroll."""
+        """Count the terms of the sparse vectors of all points of a scroll."""
         total, parts = cls.total([]), list[TermStatistics]()
         for page in pages:
             parts.append(cls.of(to_terms(page, vector)))
