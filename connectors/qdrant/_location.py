@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from surprise_rerank import _border as border
-from surprise_rerank._errors import DataError
+from surprise_rerank._errors import DataError, NoIndexError
 from surprise_rerank.core._process import require_no_secret
 
 # Edge in a folder; qdrant-client's local mode in memory; a server.
@@ -183,3 +184,17 @@ def split_url(url: str) -> SplitResult:
 def shown_url(url: str) -> str:
     """A server's url for messages and reports, without what can be a password (before an @)."""
     return re.sub(r"(//|^|[,\s'\"])[^/@,\s'\"]*@", r"\1", url)
+
+
+def require_no_copy(place: Path) -> None:
+    """Refuse a copy of an index in a file, by the call that makes an index of it."""
+    if place.suffix == COPY_ENDING and place.is_file():
+        raise NoIndexError(
+            f"{place} is a copy of an index in a file; make an index of it first: surprise-rerank index "
+            f"--copy-of {place} --index NAME (in Python copy_index)"
+        )
+
+
+def no_index(folder: Path) -> NoIndexError:
+    """The error for a folder without an index."""
+    return NoIndexError(f"there is no index at {folder}; make one first, or give its folder")

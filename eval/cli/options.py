@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from surprise_rerank._errors import DataError, near_or_all
-from surprise_rerank.connectors.qdrant._location import MEMORY, Location
+from surprise_rerank.connectors.qdrant._location import MEMORY, Location, no_index, require_no_copy
 from surprise_rerank.connectors.systems._register import SYSTEMS, find_system
 from surprise_rerank.core._files import disk_errors
 from surprise_rerank.core._json_values import read_json
@@ -138,9 +138,8 @@ def require_index(location: Location) -> None:
     folder = Path(str(location.folder))
     # A killed process leaves a version without the file that names it.
     if not (folder / "index.json").exists() and not any(folder.glob("[0-9]*/manifest.json")):
-        from surprise_rerank.connectors.qdrant._storage.folder import require_index as require
-
-        require(folder)  # in whose words it is refused
+        require_no_copy(folder)
+        raise no_index(folder)
 
 
 def require_place(location: Location) -> None:
@@ -148,10 +147,7 @@ def require_place(location: Location) -> None:
     if location.folder in (None, MEMORY):
         return
     folder = Path(str(location.folder)).absolute()
-    if folder.is_file():
-        from surprise_rerank.connectors.qdrant._storage.folder import require_no_copy
-
-        require_no_copy(Path(str(location.folder)))
+    require_no_copy(Path(str(location.folder)))
     with disk_errors(str(location.folder)):
         nearest = next(place for place in (folder, *folder.parents) if place.exists())
         if not nearest.is_dir():

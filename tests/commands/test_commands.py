@@ -547,7 +547,7 @@ def test_the_documentations_examples_run(bench, monkeypatch):
             code, out, err = bench.run(*shlex.split(words)[2:], text=text, width=width)
             assert code == 0, (line, err)
             assert out
-            printed = out.splitlines()
+            printed = [*out.splitlines(), *err.splitlines()]  # a terminal shows both
         # Processors round the last digit differently: rows of numbers are compared as numbers.
         elif re.match(r" *\d(\t|  )", line) or re.search(r"  (-?\d\.\d{4}|\d+\.\d %)$", line):
             shown = cells(line)

@@ -96,7 +96,7 @@ def served(app: Any, options: ServerOptions | None = None) -> Iterator[str]:
     assert not thread.is_alive()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Return when it holds; an error of the transport means that it does not yet."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -166,15 +166,13 @@ def test_what_cannot_be_used_is_counted_with_its_reason(tmp_path):
 
 
 def test_a_file_that_takes_too_long_is_left_out_and_the_next_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(extraction_module, "SECONDS", 1)
+    monkeypatch.setattr(extraction_module, "SECONDS", 4)
     slow = "[" * 300_000 + "m" + "]" * 300_000  # takes the parser many seconds
     write(tmp_path, {"a.md": slow, "b.pdf": PDF})
     source = open_documents(tmp_path)
-    begun = time.monotonic()
     assert [d.id for d in source] == ["b.pdf"]
-    assert time.monotonic() - begun < 20
-    assert source.skipped.counts == {"not read in 1 s": 1}
-    assert source.unusable == [("a.md (not read in 1 s)", "a.md")]
+    assert source.skipped.counts == {"not read in 4 s": 1}
+    assert source.unusable == [("a.md (not read in 4 s)", "a.md")]
 
 
 def test_what_a_library_raises_is_of_that_file_alone():
@@ -290,9 +288,12 @@ def test_html_is_shown_text_with_blocks_apart():
 
 @pytest.mark.parametrize("tags", ["<div>", "<b>", "<ul><li>", "<table><tr><td>", "<a href=x>", "<!--", "<"])
 def test_html_may_nest_without_end(tags):
-    begun = time.monotonic()
-    assert html_text(f"<p>before{tags * 100_000}deep".encode()).text.startswith("before")
-    assert time.monotonic() - begun < 10
+    seconds = []
+    for times in (10_000, 100_000):
+        begun = time.process_time()
+        assert html_text(f"<p>before{tags * times}deep".encode()).text.startswith("before")
+        seconds.append(time.process_time() - begun)
+    assert seconds[1] < 40 * max(seconds[0], 0.02)  # ten times as much, and not a hundred
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,13 @@ from typing import Any
 from surprise_rerank._errors import (
     MADE_ANEW,
     IndexMismatchError,
-    NoIndexError,
     StoreError,
     UnreadableIndexError,
 )
 from surprise_rerank.connectors.qdrant._engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant._engines.edge_files import require_unchanged
 from surprise_rerank.connectors.qdrant._engines.edge_shard import optimize_elsewhere
-from surprise_rerank.connectors.qdrant._location import COPY_ENDING, Location
+from surprise_rerank.connectors.qdrant._location import Location, no_index, require_no_copy
 from surprise_rerank.connectors.qdrant._manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant._storage.files import FolderFiles
 from surprise_rerank.core._files import disk_errors, whole_file
@@ -81,7 +80,7 @@ class FolderStorage(NeverCopied, FolderFiles):
                     return opened
                 opened.close()
             if expected is None:
-                raise _no_index(folder)
+                raise no_index(folder)
             _require_free(folder)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             storage = cls(folder, 1, expected)
@@ -106,7 +105,7 @@ class FolderStorage(NeverCopied, FolderFiles):
             except UnreadableIndexError:
                 before = begun[-1] if begun else None
             if before is None:
-                raise _no_index(folder)
+                raise no_index(folder)
             return cls._after(folder, before, manifest)
 
     @classmethod
@@ -224,20 +223,7 @@ def check_files(folder: Path) -> int:
 def require_index(folder: Path) -> None:
     """Refuse a folder without an index, or with a damaged one, without opening it."""
     if _current(folder) is None:
-        raise _no_index(folder)
-
-
-def require_no_copy(place: Path) -> None:
-    """Refuse a copy of an index in a file, by the call that makes an index of it."""
-    if place.suffix == COPY_ENDING and place.is_file():
-        raise NoIndexError(
-            f"{place} is a copy of an index in a file; make an index of it first: surprise-rerank index "
-            f"--copy-of {place} --index NAME (in Python copy_index)"
-        )
-
-
-def _no_index(folder: Path) -> NoIndexError:
-    return NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
+        raise no_index(folder)
 
 
 def _current(folder: Path) -> int | None:
