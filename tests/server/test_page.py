@@ -89,7 +89,8 @@ class Visit:
 
     def __init__(self, browser: Browser, **how: Any) -> None:
         self.page: Page = browser.new_context(**how).new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(60_000)
+        expect.set_options(timeout=60_000)  # a megabyte is typed, and the machine may be busy
         self.asked: list[str] = []
         self.errors: list[str] = []
         self.page.on("request", lambda request: self.asked.append(request.url))
