@@ -148,9 +148,9 @@ class DocumentIndex(NeverCopied, SearchableCollection):
 
     def status(self) -> CollectionStatus:
         """Report what the index holds, and how far its statistics are behind its ensemble."""
-        storage, latest = self.corpus.storage, self.manifest.latest
-        behind = 0 if latest is None else statistics.documents_behind(storage, latest)
-        return status_of(self.corpus, self.corpus.points.count(), manifest=self.manifest, behind=behind)
+        latest = self.manifest.latest
+        behind = 0 if latest is None else statistics.documents_behind(self.corpus.storage, latest)
+        return status_of(self.corpus, manifest=self.manifest, behind=behind)
 
     def close(self) -> None:
         """Write what is pending; close files and connections, and release locks."""

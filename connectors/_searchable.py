@@ -279,15 +279,15 @@ def pipeline_of(corpus: Corpus, built: BuiltSystem, **settings: Unpack[SearchSet
     return Pipeline(encoder, built.retriever, built.reranker, options, background, encodes)
 
 
-def status_of(corpus: Corpus, points: int, **more: Any) -> CollectionStatus:
-    """Return the report on so many points, with what an index or an attached collection adds to it."""
+def status_of(corpus: Corpus, **more: Any) -> CollectionStatus:
+    """Return the report on a corpus, with what an index or an attached collection adds to it."""
     lacks = SystemInputs(corpus=corpus).lacks
     ranks_by = f"{corpus.default_system} ({lacks})" if lacks else corpus.default_system
     return CollectionStatus(
         where=corpus.where,
         engine=corpus.engine,
         documents=len(corpus),
-        points=points,
+        points=corpus.points.count(),
         ranks_by=ranks_by,
         **more,
     )

@@ -218,7 +218,7 @@ class Collection(NeverCopied, SearchableCollection):
             ("model", corpus.model or "none given"),
             ("enriched", "no" if record is None else str(record)),
         )
-        return status_of(corpus, len(corpus), layout=layout, notes=self._notes)
+        return status_of(corpus, layout=layout, notes=self._notes)
 
     def set_questions(self, questions: Sequence[str]) -> Ensemble:
         """Measure surprise against logged questions, in place of the collection's own vectors.

@@ -73,7 +73,7 @@ class AttachedCorpus(Corpus):
             ("", "") if encoder is None else (dense_model(encoder).name, encoder.fingerprint)
         )
         self._sparse, self.files = sparse, files
-        self.engine, self.where = points.kind, points.where
+        self.where = points.where
         self.id_key, self.metadata_key = payloads.id_path, payloads.metadata
         self.enriched = self._found_enriched()
         self._counted = CountedStatistics(points, vectors, files, self.model)

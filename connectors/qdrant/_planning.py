@@ -73,7 +73,7 @@ def plan(index: DocumentIndex, documents: int) -> Plan:
     A DataError if it has none.
     """
     border.count("the planned number of documents", documents)
-    engine, manifest, options = index.corpus.storage.engine, index.manifest, index.manifest.options
+    engine, manifest, options = index.corpus.points, index.manifest, index.manifest.options
     stored = border.count("the number of documents in the index", len(index))
     points = math.ceil(documents * engine.count() / stored)
     payloads = engine.smallest(_SAMPLE, STORED_FIELDS)

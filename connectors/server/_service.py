@@ -322,7 +322,7 @@ class Service:
         index = settings.open_index()
         opened.append(index)
         if isinstance(index, DocumentIndex):
-            index.corpus.storage.engine.leave_to_others()
+            index.corpus.points.leave_to_others()
         pipelines = CollectionPipelines(index, settings.system, **settings.search_settings)
         name = pipelines.first
         able = find_system(name).ranks_texts

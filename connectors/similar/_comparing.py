@@ -134,7 +134,7 @@ class _Comparer:
             using = SURPRISE if by_surprise else DENSE
             vectors = augmented_query(queries) if by_surprise else queries
             # Several passages may be of one document.
-            limit *= -(-index.corpus.storage.engine.count() // max(len(index), 1))
+            limit *= -(-index.corpus.points.count() // max(len(index), 1))
             requests = [
                 models.QueryRequest(
                     query=models.NearestQuery(nearest=vector),
@@ -149,7 +149,7 @@ class _Comparer:
             answers = [
                 records
                 for start in range(0, len(requests), _REQUEST)
-                for records in index.corpus.storage.engine.query_batch(requests[start : start + _REQUEST])
+                for records in index.corpus.points.query_batch(requests[start : start + _REQUEST])
             ]
         pairs = {
             (query, self._row_of[name]): None

@@ -72,7 +72,7 @@ def of_index(index: DocumentIndex, tokens: bool, tenant: str | None = None) -> I
         DataError: if dynamax needs token vectors that it does not hold, or holds of passages; or if a tenant
             is named and the index has none.
     """
-    engine = index.corpus.storage.engine
+    engine = index.corpus.points
     pools = IndexPools(index.corpus.storage, 1.0, tenant)
     splits = engine.count() != len(index)
     if tokens and (splits or not index.manifest.options.tokens):

@@ -36,6 +36,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # As `readers.opening.Format`, which `--help` cannot wait for.
 FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text")
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+NOTHING_PASSES = "the filter lets no document through (metadata is at metadata.KEY)"
 _PLACES = 3  # of what was skipped, that a reason shows
 _LEAST_FREE = 16 * 2**20  # bytes; an index of one document takes as many, with its log
 _WHICH = (

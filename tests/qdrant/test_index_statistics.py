@@ -101,8 +101,8 @@ def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(open_
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         (query,) = encode_queries(encoder, ["w1 w2"])
         for mode in ("formula", "vector"):
-            found = SurpriseRetriever(index.corpus, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
-            assert found.scores["surprise"][found.ids.index("empty")] == 0.0
+            pool = SurpriseRetriever(index.corpus, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
+            assert pool.scores["surprise"][pool.ids.index("empty")] == 0.0
 
 
 def test_ensembles_that_do_not_fit_are_named(open_index):

@@ -13,8 +13,8 @@ NEW = [Document(f"d{i}", f"w{i} new") for i in range(10, 40)]
 
 def texts(index: DocumentIndex) -> set[str]:
     (query,) = encode_queries(index.encoder, ["w12"])
-    found = index.corpus.search(query, 100, frozenset({"documents"}))
-    return {d.text for d in found.documents}
+    pool = index.corpus.search(query, 100, frozenset({"documents"}))
+    return {d.text for d in pool.documents}
 
 
 def test_a_new_version_replaces_the_old_one(open_index):
@@ -27,10 +27,8 @@ def test_a_new_version_replaces_the_old_one(open_index):
         assert texts(index) == {d.text for d in NEW}
         assert index.manifest.options.surprise_vector
         assert index.status().behind == 0
-        found = SurpriseRetriever(index.corpus, mode="vector").retrieve(
-            encode_queries(encoder, ["w12"])[0], 5
-        )
-        assert len(found) == 5
+        pool = SurpriseRetriever(index.corpus, mode="vector").retrieve(encode_queries(encoder, ["w12"])[0], 5)
+        assert len(pool) == 5
     with open_index(WordEncoder()) as index:
         assert texts(index) == {d.text for d in NEW}
         assert index.sync(NEW).unchanged == 30

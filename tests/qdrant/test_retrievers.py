@@ -70,8 +70,8 @@ def test_both_places_give_one_ranking(index):
 
 
 def test_the_augmented_vectors_find_what_the_pool_of_cosine_misses(index):
-    found = [SurpriseRetriever(index.corpus, mode=mode, exact=True) for mode in ("formula", "vector")]
-    pooled, searched = ([r.retrieve(q, 5).scores["surprise"].sum() for q in queries()] for r in found)
+    retrievers = [SurpriseRetriever(index.corpus, mode=mode, exact=True) for mode in ("formula", "vector")]
+    pooled, searched = ([r.retrieve(q, 5).scores["surprise"].sum() for q in queries()] for r in retrievers)
     assert all(one <= other + 1e-6 for one, other in zip(pooled, searched, strict=True))
     assert sum(searched) > sum(pooled)
 
@@ -84,19 +84,19 @@ def test_pooled_statistics_rank_by_mean_alone(index):
         everything = index.corpus.search(query, len(DOCUMENTS), frozenset({"dense"}), exact=True)
         expected = reranker.rerank(query, everything).top(10)
         for mode in MODES:
-            found = SurpriseRetriever(index.corpus, mode=mode, pool=len(DOCUMENTS), exact=True).retrieve(
+            pool = SurpriseRetriever(index.corpus, mode=mode, pool=len(DOCUMENTS), exact=True).retrieve(
                 query, 10
             )
-            np.testing.assert_allclose(found.scores["surprise"], expected.scores, atol=2e-6)
+            np.testing.assert_allclose(pool.scores["surprise"], expected.scores, atol=2e-6)
 
 
 def test_bm25_inside_the_engine_finds_the_words(index):
     retriever = SparseRetriever(index.corpus)
     (query,) = encode_queries(index.encoder, [DOCUMENTS[5].text])
-    found = retriever.retrieve(query, 20, frozenset({"documents"}))
-    assert found.documents is not None
-    assert all(set(query.text.split()) & set(d.text.split()) for d in found.documents)
-    np.testing.assert_allclose(retriever.score(query.text, found.ids), found.scores["bm25"], rtol=1e-5)
+    pool = retriever.retrieve(query, 20, frozenset({"documents"}))
+    assert pool.documents is not None
+    assert all(set(query.text.split()) & set(d.text.split()) for d in pool.documents)
+    np.testing.assert_allclose(retriever.score(query.text, pool.ids), pool.scores["bm25"], rtol=1e-5)
     absent = next(d.id for d in DOCUMENTS if not set(d.text.split()) & set(query.text.split()))
     assert retriever.score(query.text, [absent]) == [0.0]
     assert retriever.moments(query.text).deviation > 0
@@ -104,24 +104,24 @@ def test_bm25_inside_the_engine_finds_the_words(index):
 
 def test_every_retriever_can_be_narrowed_beside_its_own_filter(index):
     even = models.FieldCondition(key="metadata.even", match=models.MatchValue(value=True))
-    own = SearchOptions(filter=YEARS)
+    of_years = SearchOptions(filter=YEARS)
     (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
     wanted = {d.id for d in DOCUMENTS if d.metadata["year"] >= 1995 and d.metadata["even"]}
     for retriever in (
-        DenseRetriever(index.corpus, options=own),
-        SurpriseRetriever(index.corpus, options=own, pool=120),
-        SparseRetriever(index.corpus, options=own),
-        HybridRetriever(index.corpus, SparseRetriever(index.corpus, own), options=own),
+        DenseRetriever(index.corpus, options=of_years),
+        SurpriseRetriever(index.corpus, options=of_years, pool=120),
+        SparseRetriever(index.corpus, options=of_years),
+        HybridRetriever(index.corpus, SparseRetriever(index.corpus, of_years), options=of_years),
     ):
         narrowed = retriever.among(models.Filter(must=[even]))
         assert type(narrowed) is type(retriever)
-        found = narrowed.retrieve(query, 120)
-        assert len(found) > 0
-        assert set(found.ids) <= wanted
+        pool = narrowed.retrieve(query, 120)
+        assert len(pool) > 0
+        assert set(pool.ids) <= wanted
         if not isinstance(retriever, SparseRetriever):  # which finds what shares a word only
-            assert set(found.ids) == wanted
+            assert set(pool.ids) == wanted
     with pytest.raises(DataError, match=r"filter must be a Filter, got \{'must': \[\]\}"):
-        DenseRetriever(index.corpus, options=own).among({"must": []})
+        DenseRetriever(index.corpus, options=of_years).among({"must": []})
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -167,9 +167,9 @@ def test_more_equal_documents_than_the_pool_end_a_search(open_index, mode):
         index.sync([Document(f"e{i:02}", "the same words") for i in range(30)])
         index.set_ensemble(Ensemble.from_vectors(encoder.encode(QUESTIONS).dense))
         (query,) = encode_queries(encoder, ["same"])
-        found = SurpriseRetriever(index.corpus, mode=mode, pool=20).retrieve(query, 5)
-        assert len(found) == 5
-        assert list(found.ids) == sorted(found.ids)
+        pool = SurpriseRetriever(index.corpus, mode=mode, pool=20).retrieve(query, 5)
+        assert len(pool) == 5
+        assert list(pool.ids) == sorted(pool.ids)
 
 
 def test_searches_of_other_threads_are_waited_for(open_index):

@@ -47,27 +47,27 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index)
         @settings(deadline=None, max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
         @given(seed=st.integers(0, 2**32))
         def check(seed: int) -> None:
-            own, query = corpus(seed, 30), question(encoder, seed)
-            index.sync(own, prune=True, background=False)
+            documents, query = corpus(seed, 30), question(encoder, seed)
+            index.sync(documents, prune=True, background=False)
             names, tokens = index.corpus.token_sample(16)
             asked = InclusionQuestion.of(query, tokens)
             assert asked is not None
-            pool = index.fetch([d.id for d in own], frozenset())
-            found = index.corpus.with_inclusion(pool, asked).require_inclusion()
+            pool = index.fetch([d.id for d in documents], frozenset())
+            inclusion = index.corpus.with_inclusion(pool, asked).require_inclusion()
             merged = pooled_tokens(
-                encoder.encode([d.content for d in own]).require_tokens(), index.corpus.layout.pooling
+                encoder.encode([d.content for d in documents]).require_tokens(), index.corpus.layout.pooling
             )
-            places = {d.id: i for i, d in enumerate(own)}
+            places = {d.id: i for i, d in enumerate(documents)}
             sample = merged.take([places[name] for name in names])
-            assert found.lengths.tolist() == merged.token_counts.tolist()
-            assert found.usual_lengths.tolist() == sample.token_counts.tolist()
+            assert inclusion.lengths.tolist() == merged.token_counts.tolist()
+            assert inclusion.usual_lengths.tolist() == sample.token_counts.tolist()
             unit = query.require_tokens() / np.linalg.norm(query.require_tokens(), axis=1)[:, None]
             scores, usual = (
                 np.array([(batch.text(i, unit=True) @ unit.T).max(0).mean() for i in range(len(batch))])
                 for batch in (merged, sample)
             )
-            np.testing.assert_allclose(found.scores, scores, rtol=0, atol=ERROR)
-            np.testing.assert_allclose(found.usual, usual, rtol=0, atol=ERROR)
+            np.testing.assert_allclose(inclusion.scores, scores, rtol=0, atol=ERROR)
+            np.testing.assert_allclose(inclusion.usual, usual, rtol=0, atol=ERROR)
 
         check()
 
@@ -88,7 +88,7 @@ def test_systems_rank_texts_as_they_rank_inside_qdrant(open_index, name, passage
     encoder = WordEncoder(D, window=40)
     with open_index(encoder, options=IndexOptions(passages)) as index:
         index.sync(corpus(1), background=False)
-        inside, here = (build_system(name, index.corpus, of_texts=own) for own in (False, True))
+        inside, here = (build_system(name, index.corpus, of_texts=of_texts) for of_texts in (False, True))
         assert here.scorers == inside.scorers
         assert "tokens" in here.needs
         assert "tokens" not in inside.needs
@@ -100,9 +100,13 @@ def test_systems_rank_texts_as_they_rank_inside_qdrant(open_index, name, passage
             for part in set(ours.parts) - {"feedback"}:
                 known, pairs = (
                     dict(
-                        zip(zip(own.ids, own.passages or own.ids, strict=True), own.parts[part], strict=True)
+                        zip(
+                            zip(ranking.ids, ranking.passages or ranking.ids, strict=True),
+                            ranking.parts[part],
+                            strict=True,
+                        )
                     )
-                    for own in (theirs, ours)
+                    for ranking in (theirs, ours)
                 )
                 same = known.keys() & pairs.keys()  # another passage of a document may be the best
                 assert len(same) > 0.8 * len(known)
@@ -145,13 +149,13 @@ def test_a_given_pool_is_scored_inside_qdrant(open_index):
     with open_index(encoder, options=WHOLE) as index:
         index.sync(corpus(6, 30), background=False)
         query = question(encoder)
-        given = dynamax(SystemInputs(corpus=index.corpus, first_stage=DenseRetriever(index.corpus)))
-        own = ranked(build_system("dynamax", index.corpus), query)
-        ranking = ranked(given, query)
-        assert ranking.ids == own.ids
-        np.testing.assert_allclose(ranking.scores, own.scores, atol=1e-6)
+        of_pool = dynamax(SystemInputs(corpus=index.corpus, first_stage=DenseRetriever(index.corpus)))
+        expected = ranked(build_system("dynamax", index.corpus), query)
+        ranking = ranked(of_pool, query)
+        assert ranking.ids == expected.ids
+        np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-6)
         few = models.Filter(must=[models.FieldCondition(key="id", match=models.MatchAny(any=["d1", "d2"]))])
-        narrowed = given.retriever
+        narrowed = of_pool.retriever
         assert isinstance(narrowed, InclusionScored)
         assert set(narrowed.among(few).retrieve(query, 9).ids) == {"d1", "d2"}
 
@@ -166,6 +170,6 @@ def test_explain_reads_the_sample_by_the_same_way(open_index):
             pool = built.retriever.retrieve(query, 20, built.needs | {"documents"})
             ranking = built.reranker.rerank(query, pool)
             told = explain_ranking(built, encoder, query, pool, ranking.with_scores_of(pool), [0])
-            share = next(own for own in told.shares if own.name == "dynamax")
+            share = next(each for each in told.shares if each.name == "dynamax")
             assert share.moments.members == 40
             assert told.matches[0]

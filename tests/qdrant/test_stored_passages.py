@@ -118,9 +118,9 @@ def test_pools_count_documents(open_index):
         skipped = index.corpus.search(query, 3, exact=True, options=SearchOptions(offset=2))
         assert list(dict.fromkeys(skipped.ids)) == order[2:5]
         books = models.FieldCondition(key="metadata.kind", match=models.MatchValue(value="book"))
-        found = index.corpus.search(query, 5, options=SearchOptions(filter=models.Filter(must=[books])))
-        assert set(found.ids) == {"long"}
-        assert len(found) > 5
+        pool = index.corpus.search(query, 5, options=SearchOptions(filter=models.Filter(must=[books])))
+        assert set(pool.ids) == {"long"}
+        assert len(pool) > 5
 
 
 def test_a_search_of_few_among_long_documents_reads_few_passages(open_index, monkeypatch):
@@ -221,8 +221,8 @@ def test_given_vectors_are_of_whole_documents(open_index):
     model.encoded_texts.clear()
     with open_index(model, options=IndexOptions(passages=None)) as index:
         assert index.sync(documents, encoded=encoded).added == 7
-        found = index.fetch(["s3"], frozenset({"dense"}))
-        np.testing.assert_allclose(found.dense[0], encoded.dense[4], atol=1e-6)
+        pool = index.fetch(["s3"], frozenset({"dense"}))
+        np.testing.assert_allclose(pool.dense[0], encoded.dense[4], atol=1e-6)
         with pytest.raises(DataError, match="give one of each"):
             index.sync([*documents, Document("more", "x")], encoded=encoded)
     assert model.encoded_texts == []

@@ -103,7 +103,7 @@ def held(index: SearchableCollection) -> dict[str, str]:
     ranking = pipeline.search("whose plan is it", top_k=50)
     assert ranking.documents is not None
     texts = {name: own.text for name, own in zip(ranking.ids, ranking.documents, strict=True)}
-    assert {name: own.text for name, own in index.corpus.documents(ranking.ids).items()} == texts
+    assert {name: document.text for name, document in index.corpus.documents(ranking.ids).items()} == texts
     fetched = index.fetch(ranking.ids, frozenset({"documents", "tokens"}))
     assert {name: own.text for name, own in zip(fetched.ids, fetched.documents or (), strict=True)} == texts
     assert len(index) == len(texts)

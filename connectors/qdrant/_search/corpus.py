@@ -70,8 +70,7 @@ class Changes(NamedTuple):
 class Corpus(NeverCopied, ABC):
     """Documents with vectors in Qdrant, as retrievers and systems read them."""
 
-    engine: EngineKind  # which one it has
-    points: Engine  # where it has them
+    points: Engine  # the documents' points, or those of their passages
     where: str  # the place, for messages
     model: str  # the name of the model of the dense vectors; empty where it is not known
     fingerprint: str  # what tells its weights apart; empty where it is not known
@@ -88,6 +87,11 @@ class Corpus(NeverCopied, ABC):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return attrgetter("corpus"), (self.owner,)
+
+    @property
+    def engine(self) -> EngineKind:
+        """Which engine the points are in."""
+        return self.points.kind
 
     @property
     def whole(self) -> Corpus:
@@ -317,7 +321,7 @@ class CorpusView(Corpus):
     def __reduce__(self) -> tuple[Any, ...]:
         return CorpusView, (self._index, self._whose, self.unit)
 
-    storage, points, engine = map(_shared, ("storage", "points", "engine"))
+    storage, points = map(_shared, ("storage", "points"))
     model, fingerprint = map(_shared, ("model", "fingerprint"))
     id_key, metadata_key, layout = map(_shared, ("id_key", "metadata_key", "layout"))
     words, remedy, whole = map(_shared, ("words", "remedy", "whole"))
@@ -338,7 +342,7 @@ class CorpusView(Corpus):
         return self.pools.documents
 
     def __len__(self) -> int:
-        return len(self._index) if self._whose is None else self.storage.engine.count(self.pools.firsts())
+        return len(self._index) if self._whose is None else self.points.count(self.pools.firsts())
 
     def changed_since(self, background: QuestionBackground) -> int:
         """How many documents came, changed or went since a background was measured.
@@ -354,7 +358,7 @@ class CorpusView(Corpus):
         if self._whose is None:
             return self._index.sample_documents(size)
         pools, layout = self.pools, self.pools.payloads
-        records = self.storage.engine.smallest(size, layout.document_fields(), pools.firsts())
+        records = self.points.smallest(size, layout.document_fields(), pools.firsts())
         return tuple(layout.document(record.id, record.payload) for record in records)
 
     def of_tenant(self, tenant: str) -> Corpus:

@@ -52,7 +52,7 @@ class IndexCorpus(Corpus):
         """Read this version from now on, whose terms are known."""
         self.storage = self.files = storage
         self.points = storage.engine
-        self.engine, self.where = storage.engine.kind, storage.where
+        self.where = storage.where
         self.model, self.fingerprint = storage.manifest.model, storage.manifest.fingerprint
         self.terms = terms
         self._statistics: Statistics | None = None
@@ -109,7 +109,7 @@ class IndexCorpus(Corpus):
     def pools(self) -> IndexPools:
         """Candidates from requests to the engine; what retrievers are made of."""
         if self._density is None:
-            points = self.storage.engine.count() if self.manifest.options.passages else 0
+            points = self.points.count() if self.manifest.options.passages else 0
             self._density = points / max(len(self), 1) if points else 1.0
         return IndexPools(self.storage, self._density)
 
@@ -121,7 +121,7 @@ class IndexCorpus(Corpus):
         return Words(BM25, self._weighted, self._weights_of)
 
     def __len__(self) -> int:
-        return self.storage.engine.count(IndexPools(self.storage, 1.0).firsts())
+        return self.points.count(IndexPools(self.storage, 1.0).firsts())
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
@@ -130,12 +130,12 @@ class IndexCorpus(Corpus):
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
-        batches = (self.layout.dense_of(page)[0] for page in self.storage.engine.scroll((), (DENSE,)))
+        batches = (self.layout.dense_of(page)[0] for page in self.points.scroll((), (DENSE,)))
         return Ensemble.from_batches(batches, sample_size=sample_size, model=self.manifest.model)
 
     def sample_ids(self, size: int) -> tuple[str, ...]:
         """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
-        records = self.storage.engine.smallest(border.count("size", size), (self.manifest.options.key_field,))
+        records = self.points.smallest(border.count("size", size), (self.manifest.options.key_field,))
         return tuple(self.pools.names(records).values())
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
@@ -146,7 +146,7 @@ class IndexCorpus(Corpus):
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a uniform sample: the smallest point ids, which are hashes."""
-        engine, fields = self.storage.engine, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
+        engine, fields = self.points, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
         points = [record.id for record in engine.smallest(border.count("size", size), ())]
         names = self.pools.vectors_of(frozenset({"tokens"}))
         stored = {record.id: record for record in engine.retrieve(points, fields, names)}

@@ -17,6 +17,7 @@ from surprise_rerank._errors import DataError, ModelError, NoIndexError, StoreEr
 from surprise_rerank.eval.cli.console import Output, counted
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
+    NOTHING_PASSES,
     Sources,
     filled_with,
     format_option,
@@ -247,7 +248,7 @@ def index(
         try:
             with contextlib.suppress(NoIndexError):
                 opened = held.enter_context(_open(location))
-                opened.corpus.storage.engine.claim()
+                opened.corpus.points.claim()
                 existing = opened.manifest
         except UnreadableIndexError as error:
             if not rebuild:
@@ -371,7 +372,7 @@ def _deleted(
     if ids and (missing := len(set(ids)) - removed):
         out.note(f"not in the index: {missing} of {len(set(ids))} ids")
     if chosen is not None and not ids and not removed:
-        out.note("the filter lets no document through (metadata is at metadata.KEY)")
+        out.note(NOTHING_PASSES)
     return True
 
 

@@ -24,7 +24,7 @@ from surprise_rerank.connectors.systems._inputs import BuiltSystem
 from surprise_rerank.connectors.systems._register import find_system
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.eval.cli.console import Output, body, counted, share, shortened, shown_percentile
-from surprise_rerank.eval.cli.options import read_filter
+from surprise_rerank.eval.cli.options import NOTHING_PASSES, read_filter
 from surprise_rerank.eval.reports.one_line import one_line, visible
 from surprise_rerank.rerank._grouping import group_path
 
@@ -118,7 +118,7 @@ def search_results(location: Location, command: SearchCommand, out: Output) -> I
             for note in answer.shown.notes:
                 out.note(note)
             if command.condition is not None and not len(answer.ranking):
-                out.note("the filter lets no document through (metadata is at metadata.KEY)")
+                out.note(NOTHING_PASSES)
             yield SearchResult(system, answer, encoder, index.corpus.language)
 
 
