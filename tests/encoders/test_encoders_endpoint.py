@@ -130,6 +130,7 @@ def test_no_thread_sends_while_the_server_asks_for_a_pause(endpoint):
 
     def noting(batch):
         times.append(time.monotonic())
+        time.sleep(0.5 if len(times) == 1 else 0)  # until the other thread has read its answer
         return good(batch)
 
     endpoint.answers = [(429, b"busy", {"Retry-After": "1"}), *[noting] * 6]

@@ -34,6 +34,8 @@ def cluster() -> Iterator[RayCluster]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
         environment.setenv("RAY_memory_monitor_refresh_ms", "0")
+        # By itself 15: beside other tests, workers get a fiftieth of a core then, and Ray gives up waiting.
+        environment.setenv("RAY_worker_niceness", "0")
         environment.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]))
         with kept_handlers():  # of a Java in this process
             ray.init(
