@@ -26,7 +26,7 @@ from surprise_rerank.connectors.qdrant._location import MEMORY, Location
 from surprise_rerank.connectors.qdrant._manifest import IndexOptions, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant._schema import ALL, ID, PASSAGES
 from surprise_rerank.connectors.qdrant._search.index_corpus import IndexCorpus
-from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools, WithOtherTenants
+from surprise_rerank.connectors.qdrant._search.pools import Pools
 from surprise_rerank.connectors.qdrant._search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._storage.opening import (
@@ -36,7 +36,11 @@ from surprise_rerank.connectors.qdrant._storage.opening import (
 )
 from surprise_rerank.connectors.qdrant._writing import statistics
 from surprise_rerank.connectors.qdrant._writing.indexing import Indexer, PointMaker, SyncReport
-from surprise_rerank.connectors.qdrant._writing.inventory import no_documents, require_nothing_lost
+from surprise_rerank.connectors.qdrant._writing.inventory import (
+    WithOtherTenants,
+    no_documents,
+    require_nothing_lost,
+)
 from surprise_rerank.connectors.qdrant._writing.kept_terms import PointWriter, changing_points
 from surprise_rerank.connectors.qdrant._writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant._writing.writer import delete_documents
@@ -138,7 +142,7 @@ class DocumentIndex(NeverCopied, SearchableCollection):
 
         A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
         """
-        pools = IndexPools(self.corpus.storage, 1.0, tenant)
+        pools = Pools.of_index(self.corpus.storage, tenant=tenant)
         records = pools.first_points((ID, self.manifest.options.key_field), filter)
         return chain.from_iterable(pools.names([record]).values() for record in records)
 
@@ -223,7 +227,8 @@ class DocumentIndex(NeverCopied, SearchableCollection):
             raise DataError("say what is to be deleted: give ids=, filter=, or the name of a tenant=")
         key, removed = self.manifest.options.key_field, 0
         self.corpus.forget_density()
-        records = IndexPools(self.corpus.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)
+        pools = Pools.of_index(self.corpus.storage, tenant=tenant)
+        records = pools.first_points((key, PASSAGES), filter, ids)
         with self._changing_points() as points, self.corpus.counting_changes(lambda: removed):
             while part := list(islice(records, _LOOKED_UP)):
                 self.corpus.points.claim()  # who may not write has changed nothing

@@ -10,18 +10,13 @@ from surprise_rerank import _border as border
 from surprise_rerank._candidates import Candidates, Field
 from surprise_rerank._documents import Document
 from surprise_rerank._errors import DataError
-from surprise_rerank.connectors.attached._enrichment import (
-    SUFFIX,
-    Enrichment,
-    behind,
-)
+from surprise_rerank.connectors.attached._enrichment import SUFFIX, Enrichment
 from surprise_rerank.connectors.attached._finding import (
     SparseEmbed,
     dense_model,
 )
 from surprise_rerank.connectors.attached._kept import files_name
 from surprise_rerank.connectors.attached._neighbours import texts_around
-from surprise_rerank.connectors.attached._pools import ForeignPools
 from surprise_rerank.connectors.attached._statistics import CountedStatistics
 from surprise_rerank.connectors.qdrant._engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant._engines.connections import (
@@ -31,8 +26,10 @@ from surprise_rerank.connectors.qdrant._lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant._multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant._payloads import PayloadLayout
 from surprise_rerank.connectors.qdrant._schema import BESIDE
+from surprise_rerank.connectors.qdrant._search.beside import added_to, out_of_date
 from surprise_rerank.connectors.qdrant._search.corpus import Corpus, Words
 from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
+from surprise_rerank.connectors.qdrant._search.pools import Pools
 from surprise_rerank.connectors.qdrant._storage.files import CollectionFiles, Files
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.tokens import POOLING, TokenBatch
@@ -97,9 +94,9 @@ class AttachedCorpus(Corpus):
         )
 
     @property
-    def pools(self) -> ForeignPools:
+    def pools(self) -> Pools:
         """Candidates from requests to the engine; what retrievers are made of."""
-        return ForeignPools(self.points, self.layout, self.payloads, self.enriched)
+        return Pools(self.points, self.where, self.layout, self.payloads, added=self.enriched.points)
 
     def texts_around(self, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
         """The texts of so many chunks before and after each document, where payloads tell which these are."""
@@ -179,9 +176,8 @@ class AttachedCorpus(Corpus):
         pool, points = self.pools.still_stored(pool)
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
-        request = self.enriched.request(points, tokens=False)
-        records = self.pools.answered({"added": request})["added"]
-        return behind([str(point) for point in points], pool.documents, records)
+        (records,) = self.pools.ask([added_to(points, tokens=False)])
+        return out_of_date([str(point) for point in points], pool.documents, records)
 
     def _weighted(self, text: str) -> SparseVector:
         """A question's words with their weights over those that were added."""

@@ -20,10 +20,8 @@ from surprise_rerank.connectors._progress import Advance
 from surprise_rerank.connectors.qdrant._engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant._lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant._manifest import IndexOptions, VectorForm
-from surprise_rerank.connectors.qdrant._multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant._payloads import PayloadLayout
-from surprise_rerank.connectors.qdrant._schema import BESIDE, HASH, Point, PointId, Record
-from surprise_rerank.connectors.qdrant._search.queries import by_id
+from surprise_rerank.connectors.qdrant._schema import BESIDE, HASH, Point
 from surprise_rerank.connectors.qdrant._storage.files import CollectionFiles, Files
 from surprise_rerank.connectors.qdrant._writing.indexing import Indexer, PointMaker, SyncReport
 from surprise_rerank.connectors.qdrant._writing.kept_terms import FILE, KeptTerms, changing_points
@@ -115,11 +113,6 @@ class Enrichment:
                 "token_encoder=, or enrich again"
             )
 
-    def request(self, points: Sequence[PointId], *, tokens: bool = True) -> models.QueryRequest:
-        """A request for what was added to points: the hashes of their texts, and token vectors."""
-        fields, vector = ((HASH, *TOKEN_FIELDS), BESIDE.tokens) if tokens else ((HASH,), BESIDE.words)
-        return by_id(points, fields, (vector,))
-
     def remove(self) -> bool:
         """Take away everything that was added; returns whether there was anything."""
         is_enriched = self.files.read_file(RECORD) is not None
@@ -133,20 +126,6 @@ class Enrichment:
         if self.files.kept.exists() and not self.files.kept.count():  # no questions or backgrounds either
             self.files.kept.drop()
         return is_enriched
-
-
-def behind(
-    points: Sequence[str], documents: Sequence[Document] | None, records: Sequence[Record]
-) -> tuple[str, ...]:
-    """The note on a ranking for which some points have nothing added, or of an earlier text."""
-    hashes = {record.id: record.payload.get(HASH) for record in records}
-    texts = documents or (None,) * len(points)
-    old = sum(
-        hashes.get(point) is None or (document is not None and hashes[point] != document.content_hash)
-        for point, document in zip(points, texts, strict=True)
-    )
-    note = f"what was added for {old} of {len(points)} documents is missing or of an earlier text; run sync"
-    return (note,) if old else ()
 
 
 @dataclass(frozen=True, slots=True)

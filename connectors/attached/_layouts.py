@@ -18,9 +18,10 @@ from surprise_rerank.connectors.qdrant._payloads import (
     PayloadLayout,
     filter_path,
     haystack_point,
+    shared_id,
     string_of,
 )
-from surprise_rerank.connectors.qdrant._schema import UNNAMED, PointId
+from surprise_rerank.connectors.qdrant._schema import UNNAMED
 from surprise_rerank.connectors.qdrant._search.layout import SIMILARITIES, VectorLayout
 from surprise_rerank.connectors.readers._fields import (
     METADATA_NAMES,
@@ -74,32 +75,13 @@ def find_layout(
             layout = replace(layout, id="id", hashed_ids=True)
     shared = [name for name, n in Counter(layout.document_id(*point) for point in points).items() if n > 1]
     if shared:
-        raise one_id(where, layout.id, shared * 2)
+        raise shared_id(where, layout.id, shared * 2)
     return replace(
         layout,
         lacking=sum(not layout.document(point, payload).text for point, payload in points),
         seen=len(points),
         id_path=filter_path(layout.id, names),
     )
-
-
-def one_id(where: str, key: str, names: Sequence[str]) -> DataError:
-    """The error for ids that several points share."""
-    shared = next(name for name, n in Counter(names).items() if n > 1)
-    return DataError(
-        f"{where}: several points have the id {shared!r} in {key!r}; an id is of one point, so leave id= out "
-        "where points are parts of documents"
-    )
-
-
-def point_of(document_id: str) -> PointId | None:
-    """The point that a document's id is, a number or a UUID in any spelling; None for anything else."""
-    if _is_number(document_id):
-        return int(document_id) if int(document_id) < 2**64 else None
-    try:
-        return str(uuid.UUID(document_id))
-    except ValueError:
-        return None
 
 
 def is_random(name: str) -> bool:

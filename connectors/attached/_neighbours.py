@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from qdrant_client import models
 
 from surprise_rerank._documents import Document
-from surprise_rerank.connectors.attached._pools import ForeignPools
 from surprise_rerank.connectors.qdrant._payloads import NODE, Payload, PayloadLayout, node_of
 from surprise_rerank.connectors.qdrant._schema import given_point_id
+from surprise_rerank.connectors.qdrant._search.pools import Pools
 from surprise_rerank.rerank._grouping import TextsAround, parent_of
 
 # LlamaIndex' numbers of the links to the node before and to the one after.
@@ -32,9 +32,7 @@ class _Place(NamedTuple):
     value: int
 
 
-def texts_around(
-    pools: ForeignPools, documents: Mapping[str, Document], count: int
-) -> dict[str, TextsAround]:
+def texts_around(pools: Pools, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
     """Return the texts of `count` chunks before and after each chunk, by its id, in the order of reading.
 
     Ids of documents without neighbours, or whose payload tells of none, are left out.
@@ -44,7 +42,7 @@ def texts_around(
     return {name: texts for name, texts in around.items() if any(texts)}
 
 
-def _linked(pools: ForeignPools, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
+def _linked(pools: Pools, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
     """Follow the links between LlamaIndex' nodes, one step with each request."""
     texts: dict[str, tuple[list[str], list[str]]] = {name: ([], []) for name in documents}
     points = pools.keys(list(documents))
@@ -63,7 +61,7 @@ def _linked(pools: ForeignPools, documents: Mapping[str, Document], count: int) 
     return {name: TextsAround(before[::-1], after) for name, (before, after) in texts.items()}
 
 
-def _payloads(pools: ForeignPools, points: Sequence[str]) -> dict[str, Payload]:
+def _payloads(pools: Pools, points: Sequence[str]) -> dict[str, Payload]:
     ids = [given_point_id(point) for point in dict.fromkeys(points)]
     records = pools.points.retrieve(ids, pools.payloads.text_fields()) if ids else []
     return {record.id: record.payload for record in records}
@@ -78,7 +76,7 @@ def _link(payload: Payload, number: str) -> str | None:
     return related if isinstance(related, str) else None
 
 
-def _numbered(pools: ForeignPools, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
+def _numbered(pools: Pools, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
     """Find neighbours by the numbers or offsets that chunks have in their document, in one request."""
     places = {name: place for name, document in documents.items() if (place := _place(document))}
     longest = max((len(documents[name].text) for name in places), default=0)

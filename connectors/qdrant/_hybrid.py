@@ -23,18 +23,20 @@ from surprise_rerank.connectors.qdrant._retrievers import (
     narrowable,
 )
 from surprise_rerank.connectors.qdrant._schema import Record
+from surprise_rerank.connectors.qdrant._search.beside import is_beside
 from surprise_rerank.connectors.qdrant._search.corpus import Corpus, Words
-from surprise_rerank.connectors.qdrant._search.pools import (
-    Asked,
+from surprise_rerank.connectors.qdrant._search.finding import (
     Plan,
-    Pools,
     Search,
+    best_candidates,
+    best_points,
     in_order,
     inclusion_of,
     once,
     scored,
     scores_of,
 )
+from surprise_rerank.connectors.qdrant._search.pools import Asked, Pools, having_ids
 from surprise_rerank.connectors.qdrant._search.queries import (
     NO_OPTIONS,
     InclusionQuestion,
@@ -76,8 +78,8 @@ class SparseRetriever(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""
         pools, sparse = self.corpus.pools, self.vector(query.text)
-        if not pools.is_apart(self.words.vector):
-            pool = pools.run(replace(self.finding(sparse, depth), fields=fields), "bm25")
+        if not is_beside(self.words.vector):
+            pool = best_candidates(pools, replace(self.finding(sparse, depth), fields=fields), "bm25")
         else:
             ids, scores = self.search(query.text, depth)
             pool = self.corpus.fetch(ids, fields, skip_missing=True)
@@ -92,7 +94,7 @@ class SparseRetriever(ExplainingRetriever):
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""
         pools, sparse = self.corpus.pools, self.vector(query)
-        (result,) = pools.best(Search(self._plan(sparse), depth, frozenset(), self.options))
+        (result,) = best_points(pools, self.finding(sparse, depth))
         best, names = best_of(result.records, pools), pools.names(result.records)
         present = [key for key in best if key in names]
         return tuple(names[key] for key in present), np.array([best[key] for key in present], np.float64)
@@ -127,10 +129,10 @@ class SparseRetriever(ExplainingRetriever):
 
     def scoring(self, sparse: SparseVector, keys: Sequence[str]) -> tuple[Asked, int]:
         """A request for the scores of those of these documents that share a word, for `Pools.every`."""
-        pools, plan = self.corpus.pools, self._plan(sparse)
-        search = Search(plan, 1, frozenset(), SearchOptions(filter=pools.among(keys)))
+        pools = self.corpus.pools
+        search = Search(self._plan(sparse), 1, frozenset(), SearchOptions(filter=pools.among(keys)))
         documents = len(keys) if len(sparse.indices) else 0
-        return (lambda limit: pools.request(plan(limit), limit, search, search.options)), documents
+        return (lambda limit: search.request(pools, limit)), documents
 
     def measuring(self, sparse: SparseVector) -> tuple[Asked, int]:
         """A request for what `measured` is told, for `Pools.every`; none where there is no word."""
@@ -237,7 +239,7 @@ class HybridRetriever(ExplainingRetriever):
 
         # First: the best by vectors, and the best by words.
         nearest = Search(lambda limit: [pools.near(dense, limit)], depth, frozenset(), options)
-        by_vectors, by_words = pools.best(nearest, words.finding(sparse, depth))
+        by_vectors, by_words = best_points(pools, nearest, words.finding(sparse, depth))
         bm25_scores = best_of(by_words.records, pools)
         kept = in_turn(depth, map(pools.key, by_vectors.records), bm25_scores)
         near = [record for record in by_vectors.records if pools.key(record) in kept]
@@ -257,7 +259,7 @@ class HybridRetriever(ExplainingRetriever):
         to_read = ([], []) if self.feedback is None else _to_read(near, matching)
         requests["read"] = pools.fields_of([*to_read[0], *to_read[1]], frozenset({"dense"}))
         # What only words find may be other points than those that the fields are of.
-        is_apart = pools.splits or pools.is_apart(words.words.vector)
+        is_apart = pools.splits or is_beside(words.words.vector)
         if is_apart:
             requests["further"] = pools.of_documents(missing, fields)
         further = [] if pools.splits else in_order(matching, missing, pools)
@@ -276,7 +278,7 @@ class HybridRetriever(ExplainingRetriever):
         records = pools.whole(records, fields, answers)
 
         # Their scores.
-        name, nearness = pools.nearness(records)
+        name, nearness = pools.layout.score, pools.layout.nearness(records)
         cosines = {record.id: record.score for record in answers.get("cosine", ())}
         is_near = [pools.key(record) in near_keys for record in records]
         of_further = [cosines.get(record.id, np.nan) for record in records]
@@ -322,7 +324,8 @@ class HybridRetriever(ExplainingRetriever):
         )
         if question is None:
             return pool
-        requests = {"near": pools.nearness_of(question, pools.these(records), len(records), options)}
+        these = having_ids([record.id for record in records])
+        requests = {"near": pools.nearness_of(question, these, len(records), options)}
         nearness = {record.id: record.score for record in pools.every(requests)["near"]}
         scores = {**pool.scores, "feedback": np.array([nearness.get(r.id, np.nan) for r in records])}
         moments = {**pool.corpus_moments, "feedback": feedback.moments(question)}

@@ -147,6 +147,14 @@ class IndexOptions:
         unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key=self.tenant_path))
         return models.Filter(should=[named, unnamed])
 
+    def firsts(self, tenant: str | None = None) -> models.Filter | None:
+        """A filter for the first points of a tenant's documents, or of all; None for all points."""
+        number = models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))
+        conditions: list[models.Condition] = [] if self.passages is None else [number]
+        if tenant is not None and (whose := self.tenant_filter(tenant)) is not None:
+            conditions.append(whose)
+        return models.Filter(must=conditions) if conditions else None
+
     def owned(self, document: Document, tenant: str) -> Document:
         """Return the document with the tenant in its metadata, unless they name one already."""
         self.tenant_filter(tenant)  # refuses an index without tenants
@@ -163,7 +171,7 @@ class IndexOptions:
     @property
     def payloads(self) -> PayloadLayout:
         """Which keys of a point's payload hold what of its document."""
-        return layout_of_index(self.passages is not None)
+        return layout_of_index(self.passages is not None, self.key_field)
 
     @property
     def key_field(self) -> str:

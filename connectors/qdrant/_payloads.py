@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,9 @@ from surprise_rerank.connectors.qdrant._schema import (
     SOURCE,
     TEXT,
     TITLE,
+    PointId,
+    given_point_id,
+    point_id,
 )
 from surprise_rerank.core._json_values import at, finite, id_string
 
@@ -52,6 +56,7 @@ class PayloadLayout:
     lacking: int = 0  # how many of the points that were looked at have no text
     seen: int = 0  # how many were looked at
     id_path: str = ""  # what a filter of Qdrant calls the key of the id
+    key: str = ""  # of what a document is known by in an index of ours; empty where its point's id is it
     hashed_ids: bool = False  # whether a point's id follows from its document's id, as Haystack has it
 
     @property
@@ -77,6 +82,15 @@ class PayloadLayout:
         return models.Filter(
             should=[models.FieldCondition(key=self.id_path, match=match) for match in matches]
         )
+
+    def key_of(self, point: str, payload: Payload) -> str:
+        """What the document is known by that a point is, or is a passage of."""
+        key: str = payload[self.key] if self.key else point
+        return key
+
+    def point_of(self, key: str, number: int = 0) -> PointId:
+        """The id of a document's point, or of a later passage's, by what it is known by."""
+        return point_id(key, number) if self.key else given_point_id(key)
 
     def document_id(self, point: str, payload: Payload) -> str:
         """The id of the document that a point is; the point's where its payload has none."""
@@ -130,10 +144,10 @@ class PayloadLayout:
         ]
 
 
-def layout_of_index(has_passages: bool) -> PayloadLayout:
+def layout_of_index(has_passages: bool, key: str) -> PayloadLayout:
     """Return the layout of a `DocumentIndex`, whose points are documents or passages of them."""
     passage = PASSAGE_FIELDS if has_passages else ()
-    return PayloadLayout((TEXT,), TITLE, ID, METADATA, PLACES, SOURCE, passage)
+    return PayloadLayout((TEXT,), TITLE, ID, METADATA, PLACES, SOURCE, passage, id_path=ID, key=key)
 
 
 def quoted(key: str) -> str:
@@ -154,6 +168,25 @@ def selectors(key: str) -> tuple[str, ...]:
 def haystack_point(document_id: str) -> str:
     """The id that Haystack gives the point of a document."""
     return str(uuid.uuid5(_HAYSTACK, document_id))
+
+
+def point_named(document_id: str) -> str | None:
+    """The point that a document's id is, a number or a UUID in any spelling; None for anything else."""
+    if document_id.isascii() and document_id.isdigit():
+        return str(int(document_id)) if int(document_id) < 2**64 else None
+    try:
+        return str(uuid.UUID(document_id))
+    except ValueError:
+        return None
+
+
+def shared_id(where: str, key: str, names: Sequence[str]) -> DataError:
+    """The error for ids that several points share."""
+    shared = next(name for name, n in Counter(names).items() if n > 1)
+    return DataError(
+        f"{where}: several points have the id {shared!r} in {key!r}; an id is of one point, so leave id= out "
+        "where points are parts of documents"
+    )
 
 
 def string_of(value: object) -> str | None:

@@ -16,9 +16,7 @@ from surprise_rerank._candidates import Candidates, Field, Query, Unit
 from surprise_rerank._documents import Document
 from surprise_rerank._errors import DataError, IndexMismatchError
 from surprise_rerank.connectors.qdrant._search.corpus import Corpus
-from surprise_rerank.connectors.qdrant._search.pools import (
-    Search,
-)
+from surprise_rerank.connectors.qdrant._search.finding import Search, best_candidates
 from surprise_rerank.connectors.qdrant._search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -197,7 +195,7 @@ class SurpriseRetriever(ExplainingRetriever):
         while True:
             wanted = self._wanted(last, margin)
             search = Search(lambda limit: self._stages(dense, limit), wanted, fields, options)
-            pool = self.corpus.pools.run(search, "surprise")
+            pool = best_candidates(self.corpus.pools, search, "surprise")
             ordered = _above(_ordered(pool, np.asarray(pool.scores["surprise"], np.float64)), options)
             names = list(dict.fromkeys(ordered.line_keys))
             # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.

@@ -22,6 +22,8 @@ Payload: TypeAlias = dict[str, Any]
 # What Qdrant calls the vector of a collection that has one without a name.
 UNNAMED = ""
 StoredVector: TypeAlias = FloatArray | SparseVector
+# Names of a payload's fields that are read; None for all.
+PayloadFields: TypeAlias = Sequence[str] | None
 PointId: TypeAlias = str | int  # a UUID; a number where a point is a vector alone
 
 # Of what is stored, and how. No other one is read: such an index is made anew.

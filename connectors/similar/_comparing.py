@@ -13,8 +13,9 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.connectors._document_index import DocumentIndex
+from surprise_rerank.connectors.qdrant._engines.client import payload_selector
 from surprise_rerank.connectors.qdrant._schema import DENSE, SURPRISE
-from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant._search.pools import Pools
 from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS
 from surprise_rerank.connectors.similar._corpus import Corpus
 from surprise_rerank.connectors.similar._folder import EXTRA, part, read_array, write_table
@@ -129,7 +130,7 @@ class _Comparer:
     def _search_index(self, queries: Float32Array, limit: int) -> tuple[IntArray, IntArray]:
         """Pairs of a query and the row of a document that the collection finds for it."""
         with closing(_opened(self._task.index)) as index:
-            pools = IndexPools(index.corpus.storage, 1.0, self._settings.tenant)
+            pools = Pools.of_index(index.corpus.storage, tenant=self._settings.tenant)
             by_surprise = index.manifest.options.surprise_vector and self._settings.similarity != "cosine"
             using = SURPRISE if by_surprise else DENSE
             vectors = augmented_query(queries) if by_surprise else queries
@@ -140,7 +141,7 @@ class _Comparer:
                     query=models.NearestQuery(nearest=vector),
                     using=using,
                     limit=limit,
-                    with_payload=list(pools.payload_of(frozenset())),
+                    with_payload=payload_selector(pools.payload_of(frozenset())),
                     filter=pools.prepared(NO_OPTIONS).filter,
                     params=models.SearchParams(hnsw_ef=max(_EF, limit)),
                 )

@@ -22,7 +22,7 @@ from surprise_rerank.connectors.qdrant._schema import (
     TOKEN_VECTORS,
     Record,
 )
-from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant._search.pools import Pools
 from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS
 from surprise_rerank.connectors.similar._folder import (
     EXTRA,
@@ -73,7 +73,7 @@ def of_index(index: DocumentIndex, tokens: bool, tenant: str | None = None) -> I
             is named and the index has none.
     """
     engine = index.corpus.points
-    pools = IndexPools(index.corpus.storage, 1.0, tenant)
+    pools = Pools.of_index(index.corpus.storage, tenant=tenant)
     splits = engine.count() != len(index)
     if tokens and (splits or not index.manifest.options.tokens):
         what = "token vectors of passages" if splits else "no token vectors"
@@ -101,15 +101,13 @@ def of_index(index: DocumentIndex, tokens: bool, tenant: str | None = None) -> I
         yield [_named(record, pools) for record in records], rows, kept
 
 
-def _named(record: Record, pools: IndexPools) -> Document:
+def _named(record: Record, pools: Pools) -> Document:
     """Return the document of a first point, with the id that it is known by among those of the pools."""
     (name,) = pools.names([record]).values()
     return replace(pools.payloads.document(record.id, record.payload), id=name)
 
 
-def _of_passages(
-    pages: Iterable[tuple[Sequence[Record], Float32Array]], pools: IndexPools
-) -> Iterator[Batch]:
+def _of_passages(pages: Iterable[tuple[Sequence[Record], Float32Array]], pools: Pools) -> Iterator[Batch]:
     """Documents by the order of their first passages, which hold the texts."""
     documents: dict[str, Document] = {}
     sums: dict[str, Float32Array] = {}

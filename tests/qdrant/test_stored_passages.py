@@ -28,7 +28,7 @@ from surprise_rerank.connectors.qdrant import (
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant._schema import Record
-from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant._search.pools import Pools
 from surprise_rerank.encoders.base import encode_queries
 
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
@@ -131,14 +131,14 @@ def test_a_search_of_few_among_long_documents_reads_few_passages(open_index, mon
     index = open_index(encoder(), options=OPTIONS)
     index.sync(books, background=False)
     read: list[int] = []
-    ask = IndexPools.ask
+    ask = Pools.ask
 
-    def counted(pools: IndexPools, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+    def counted(pools: Pools, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         answers = ask(pools, requests)
         read.extend(map(len, answers))
         return answers
 
-    monkeypatch.setattr(IndexPools, "ask", counted)
+    monkeypatch.setattr(Pools, "ask", counted)
     pipeline = index.pipeline("cosine")
     few = pipeline.search("speaks of topic7", top_k=2, depth=2).ids
     assert read == [8 * 2 + 1]

@@ -10,7 +10,7 @@ from helpers.words import WordEncoder
 
 from surprise_rerank import Document, FunctionEncoder
 from surprise_rerank.connectors.qdrant._schema import Record
-from surprise_rerank.connectors.qdrant._search.pools import settled
+from surprise_rerank.connectors.qdrant._search.finding import settled
 from surprise_rerank.core.arrays import Float32Array
 
 COPIES = [Document(f"c{i:02d}", "w1 w2 w3 w4 w5") for i in range(12)]

@@ -32,7 +32,6 @@ from surprise_rerank.connectors.qdrant._schema import (
     Record,
     point_id,
 )
-from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._writing.indexing import Indexer, Piece, PointMaker
@@ -93,7 +92,7 @@ class IndexContent:
     def __init__(self, storage: Storage) -> None:
         self._storage, self.where = storage, storage.where
         self.manifest = storage.reload()
-        self._firsts = IndexPools(storage, 1.0).firsts()
+        self._firsts = storage.manifest.options.firsts()
 
     def __len__(self) -> int:
         return self._storage.engine.count(self._firsts)

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -28,6 +28,7 @@ from surprise_rerank.connectors.qdrant._schema import (
     BM25,
     UNNAMED,
     Payload,
+    PayloadFields,
     Point,
     PointId,
     Record,
@@ -38,9 +39,6 @@ from surprise_rerank.connectors.qdrant._schema import (
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-# The fields of a payload: their names; all but some; None for all.
-PayloadChoice: TypeAlias = Sequence[str] | models.PayloadSelectorExclude | None
 
 # Changes in one request; each is a small operation of its own.
 _OPERATIONS = 500
@@ -288,7 +286,7 @@ class ClientEngine:
         return [[to_record(p, p.score) for p in response.points] for response in responses]
 
     def retrieve(
-        self, point_ids: Sequence[PointId], fields: PayloadChoice, vectors: Sequence[str] = ()
+        self, point_ids: Sequence[PointId], fields: PayloadFields, vectors: Sequence[str] = ()
     ) -> list[Record]:
         """Points by id."""
         if not point_ids:
@@ -305,7 +303,7 @@ class ClientEngine:
 
     def scroll(
         self,
-        fields: PayloadChoice,
+        fields: PayloadFields,
         vectors: Sequence[str] = (),
         *,
         batch: int = 1000,
@@ -375,11 +373,9 @@ class ClientEngine:
             return sent()
 
 
-def payload_selector(fields: PayloadChoice) -> Any:
+def payload_selector(fields: PayloadFields) -> Any:
     """What a request to Qdrant has for it."""
-    if fields is None or isinstance(fields, models.PayloadSelectorExclude):
-        return True if fields is None else fields
-    return list(fields) or False
+    return True if fields is None else list(fields) or False
 
 
 def _chosen(vectors: Sequence[str]) -> Any:

@@ -24,6 +24,7 @@ from surprise_rerank.connectors.qdrant._schema import (
     BM25,
     TOKEN_VECTORS,
     Payload,
+    PayloadFields,
     Point,
     PointId,
     Record,
@@ -94,7 +95,7 @@ class EdgeEngine(Shard):
             return [[to_record(p, p.score) for p in points] for points in shard.query_batch(batch)]
 
     def retrieve(
-        self, point_ids: Sequence[PointId], fields: Sequence[str], vectors: Sequence[str] = ()
+        self, point_ids: Sequence[PointId], fields: PayloadFields, vectors: Sequence[str] = ()
     ) -> list[Record]:
         """Points by id."""
         selector = _selector(fields)
@@ -104,7 +105,7 @@ class EdgeEngine(Shard):
 
     def scroll(
         self,
-        fields: Sequence[str],
+        fields: PayloadFields,
         vectors: Sequence[str] = (),
         *,
         batch: int = 1000,
@@ -187,8 +188,10 @@ def _vectors(vectors: Mapping[str, StoredVector]) -> dict[str, Any]:
     }
 
 
-def _selector(fields: Sequence[str]) -> Any:
+def _selector(fields: PayloadFields) -> Any:
     """Which payload fields to read; for none, payloads are not read at all."""
+    if fields is None:
+        return True
     return qdrant_edge.PayloadSelector.Include(list(fields)) if fields else False
 
 

@@ -12,8 +12,6 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from qdrant_client import models
-
 from surprise_rerank import _border as border
 from surprise_rerank._candidates import Candidates, Field, Query, Unit
 from surprise_rerank._documents import Document
@@ -22,9 +20,9 @@ from surprise_rerank.connectors.qdrant._engines import Engine
 from surprise_rerank.connectors.qdrant._lexical import SparseVector
 from surprise_rerank.connectors.qdrant._location import EngineKind
 from surprise_rerank.connectors.qdrant._schema import ALL
-from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant._search.finding import Search, best_candidates
 from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
-from surprise_rerank.connectors.qdrant._search.pools import Pools, Search
+from surprise_rerank.connectors.qdrant._search.pools import Pools, having_ids
 from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS, InclusionQuestion, SearchOptions
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._storage.files import Files, TenantFiles
@@ -247,10 +245,11 @@ class Corpus(NeverCopied, ABC):
         """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
         pools = self.pools
         pool, points = pools.still_stored(pool)
-        wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
+        names = [str(point) for point in points]
+        wanted = having_ids(names)
         asks = {"inclusion": (lambda limit: pools.inclusion(question, wanted, limit), len(points))}
         records = pools.every(asks)["inclusion"]
-        return pools.included(pool, [str(point) for point in points], question, records)
+        return pools.included(pool, names, question, records)
 
     def search(
         self,
@@ -270,7 +269,7 @@ class Corpus(NeverCopied, ABC):
         )
         pools, chosen = self.pools, options.exactly() if exact else options
         dense = pools.near_vectors(query)
-        return pools.run(Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
+        return best_candidates(pools, Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
@@ -332,9 +331,9 @@ class CorpusView(Corpus):
     changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
 
     @property
-    def pools(self) -> IndexPools:
+    def pools(self) -> Pools:
         """Candidates of the tenant's documents, or of their passages; what retrievers are made of."""
-        return IndexPools(self.storage, self._index.pools.density, self._whose, self.unit)
+        return Pools.of_index(self.storage, self._index.pools.density, self._whose, self.unit)
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
@@ -342,7 +341,10 @@ class CorpusView(Corpus):
         return self.pools.documents
 
     def __len__(self) -> int:
-        return len(self._index) if self._whose is None else self.points.count(self.pools.firsts())
+        if self._whose is None:
+            return len(self._index)
+        documents: int = self.points.count(self.storage.manifest.options.firsts(self._whose))
+        return documents
 
     def changed_since(self, background: QuestionBackground) -> int:
         """How many documents came, changed or went since a background was measured.
@@ -357,8 +359,9 @@ class CorpusView(Corpus):
         """A uniform sample of so many of the tenant's documents, the same in every run."""
         if self._whose is None:
             return self._index.sample_documents(size)
-        pools, layout = self.pools, self.pools.payloads
-        records = self.points.smallest(size, layout.document_fields(), pools.firsts())
+        options = self.storage.manifest.options
+        layout = options.payloads
+        records = self.points.smallest(size, layout.document_fields(), options.firsts(self._whose))
         return tuple(layout.document(record.id, record.payload) for record in records)
 
     def of_tenant(self, tenant: str) -> Corpus:

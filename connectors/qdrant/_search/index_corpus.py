@@ -19,8 +19,8 @@ from surprise_rerank.connectors.qdrant._schema import (
     METADATA,
 )
 from surprise_rerank.connectors.qdrant._search.corpus import Corpus, Words
-from surprise_rerank.connectors.qdrant._search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
+from surprise_rerank.connectors.qdrant._search.pools import Pools
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._writing import statistics
 from surprise_rerank.connectors.qdrant._writing.kept_terms import KeptTerms
@@ -106,12 +106,12 @@ class IndexCorpus(Corpus):
         return self.given_encoder
 
     @property
-    def pools(self) -> IndexPools:
+    def pools(self) -> Pools:
         """Candidates from requests to the engine; what retrievers are made of."""
         if self._density is None:
             points = self.points.count() if self.manifest.options.passages else 0
             self._density = points / max(len(self), 1) if points else 1.0
-        return IndexPools(self.storage, self._density)
+        return Pools.of_index(self.storage, self._density)
 
     @property
     def words(self) -> Words | None:
@@ -121,7 +121,7 @@ class IndexCorpus(Corpus):
         return Words(BM25, self._weighted, self._weights_of)
 
     def __len__(self) -> int:
-        return self.points.count(IndexPools(self.storage, 1.0).firsts())
+        return self.points.count(self.manifest.options.firsts())
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:

@@ -1,101 +1,134 @@
-"""From requests to candidates, whoever has made the collection."""
+"""From points to candidates: the documents of a collection, whoever has made it.
+
+What a collection is, is data: its vectors (`VectorLayout`), the keys of its payloads (`PayloadLayout`), the
+options of an index of ours, and what was added beside somebody else's.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeAlias
 
-import numpy as np
 from qdrant_client import models
 
+from surprise_rerank import _border as border
 from surprise_rerank._candidates import Candidates, Field, Query, Unit
+from surprise_rerank._documents import Document, encodable
 from surprise_rerank._errors import DataError, NotStoredError
-from surprise_rerank.connectors.qdrant._engines.client import PayloadChoice, payload_selector
-from surprise_rerank.connectors.qdrant._multivectors import query_vectors
-from surprise_rerank.connectors.qdrant._schema import NUMBER, PointId, Record, given_point_id
+from surprise_rerank.connectors.qdrant._engines import Engine
+from surprise_rerank.connectors.qdrant._engines.client import payload_selector
+from surprise_rerank.connectors.qdrant._manifest import IndexOptions
+from surprise_rerank.connectors.qdrant._multivectors import (
+    TOKEN_COUNT,
+    TOKEN_FIELDS,
+    TOKEN_SHAPE,
+    query_vectors,
+)
+from surprise_rerank.connectors.qdrant._payloads import (
+    PayloadLayout,
+    haystack_point,
+    point_named,
+    shared_id,
+)
+from surprise_rerank.connectors.qdrant._schema import (
+    ALL,
+    BESIDE,
+    HASH,
+    ID,
+    PASSAGES,
+    PayloadFields,
+    PointId,
+    Record,
+    document_key,
+    given_point_id,
+)
+from surprise_rerank.connectors.qdrant._search.beside import added_to, is_beside, out_of_date
 from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant._search.queries import (
+    NO_OPTIONS,
     InclusionQuestion,
     SearchOptions,
     Stage,
+    by_id,
     maxsim_stage,
     nearest,
     request,
+    rescored,
 )
+from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 
-# Stages for a number of points.
-Plan: TypeAlias = Callable[[int], Sequence[Stage]]
 # A request for a number of points.
 Asked: TypeAlias = Callable[[int], models.QueryRequest]
 
 # Times as many points are asked for as documents have on average, where all of theirs are wanted.
 _MORE = 2
-_ROUNDING = 1e-6  # of a score: what sums of float32 in another order differ by, and more
+_LOOKED_UP = 1000  # documents in a request
+_ABSENT = {TOKEN_COUNT: 0, TOKEN_SHAPE: ""}  # of a point that nothing was added for
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What the best documents are wanted of: stages for a number of points, of which the last ranks.
+@dataclass(frozen=True, eq=False)
+class Pools:
+    """Makes candidate pools of one collection, or of one tenant's documents in an index.
 
-    So many documents with these fields, and with these vectors by name.
+    A document is known by its key: its id, with its tenant where an index has tenants; in somebody else's
+    collection the id of its point. Where the unit is a passage, each point is a candidate, and depths count
+    them. Ids are still those of documents, and `keys` and `fetch` are of whole documents; what a search has
+    found is known by its point.
     """
 
-    plan: Plan
-    depth: int
-    fields: frozenset[Field]
-    options: SearchOptions
-    vectors: Sequence[str] = ()
-
-    @property
-    def wanted(self) -> int:
-        """The number of documents to find, including those that the offset skips."""
-        return self.depth + (self.options.offset or 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a search found.
-
-    Attributes:
-        records: the points of the best documents, best first.
-        every: all points that came back, best first: where documents are split, of further documents, too.
-    """
-
-    records: list[Record]
-    every: list[Record]
-
-
-class Pools(ABC):
-    """Makes candidate pools of one collection.
-
-    Here a document is a point. A key stands for a document until it is known whether it is still there.
-    """
-
-    unit: Unit = "document"  # what a line of a ranking of its candidates is
+    points: Engine
     where: str  # the place, for messages
     layout: VectorLayout  # the vectors, and how they are compared
-    marks: tuple[str, ...] = ()  # payload keys that tell which text the stored tokens are of
+    payloads: PayloadLayout  # how points become documents
+    options: IndexOptions | None = None  # that an index of ours was made with
+    added: Engine | None = None  # what was added beside somebody else's collection
+    density: float = 1.0  # points per document, about
+    # Whose documents they are; the empty string for documents without a tenant. Those of `ALL` are named by
+    # their keys. Where None, an index with tenants reads documents by their keys, and is not searched.
+    tenant: str | None = None
+    unit: Unit = "document"  # what a line of a ranking of its candidates is
+
+    @classmethod
+    def of_index(
+        cls, storage: Storage, density: float = 1.0, tenant: str | None = None, unit: Unit = "document"
+    ) -> Pools:
+        """Return the pools of an index of ours."""
+        layout, options = VectorLayout.of(storage.manifest), storage.manifest.options
+        points = density if unit == "document" else 1.0
+        return cls(
+            storage.engine,
+            storage.where,
+            layout,
+            options.payloads,
+            options,
+            density=points,
+            tenant=tenant,
+            unit=unit,
+        )
+
+    # What a request asks for.
 
     @property
     def splits(self) -> bool:
         """Whether a document may have several points."""
-        return False
+        return self.unit == "document" and bool(self.payloads.passage)
 
     @property
-    def density(self) -> float:
-        """Points per document, about."""
-        return 1.0
+    def reads_added(self) -> bool:
+        """Whether the token vectors are those that were added beside the collection."""
+        return self.layout.tokens == BESIDE.tokens
 
-    @abstractmethod
-    def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
-        """The points that each of several queries finds, in one request."""
-
-    @abstractmethod
-    def payload_of(self, fields: frozenset[Field]) -> PayloadChoice:
+    def payload_of(self, fields: frozenset[Field]) -> PayloadFields:
         """What to fetch of points' payloads for candidates with these fields."""
+        payloads, has_texts = self.payloads, "documents" in fields
+        if self.options is None:
+            return None if has_texts else payloads.id_fields
+        names = payloads.document_fields() if has_texts else payloads.id_fields
+        tokens = TOKEN_FIELDS if "tokens" in fields else ()
+        return tuple(dict.fromkeys((*names, payloads.key, *payloads.passage, *tokens)))
 
     def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the documents' vectors that fields are made of; a DataError if none are stored."""
@@ -107,50 +140,43 @@ class Pools(ABC):
             )
         wanted = {"dense": layout.dense if layout.has_dense else None, "tokens": layout.tokens}
         names = [name for field, name in wanted.items() if field in fields and name is not None]
-        return tuple(name for name in names if not self.is_apart(name))
+        return tuple(name for name in names if not is_beside(name))
 
-    @abstractmethod
     def prepared(self, options: SearchOptions) -> SearchOptions:
-        """Return options as Qdrant takes them; a DataError if there is no such tenant."""
+        """With the tenant as a part of the filter, and what quantised vectors found rescored."""
+        if self.options is None:
+            return options
+        if self.tenant is not None:
+            options = options.among(self.options.tenant_filter(self.tenant))
+        return rescored(options, self.options.quantization)
+
+    def require_tenant(self) -> None:
+        """Refuse, by a DataError, to look through an index with tenants for nobody's sake."""
+        if self.tenant is None and self.options is not None and self.options.tenant is not None:
+            raise DataError(
+                "the index has tenants, and none is named; give "
+                f"tenant= (--tenant NAME), '' for those of no tenant, {ALL!r} for those of all"
+            )
 
     def request(
-        self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
+        self,
+        stages: Sequence[Stage],
+        limit: int,
+        fields: frozenset[Field],
+        vectors: Sequence[str],
+        options: SearchOptions,
     ) -> models.QueryRequest:
-        """A request for a number of points of a search, with stages and options in place of its own."""
-        vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))
-        query = request(stages, limit, (), vectors, self.prepared(options))
-        return query.model_copy(update={"with_payload": payload_selector(self.payload_of(search.fields))})
+        """A request for a number of points with these fields, and with these vectors by name.
 
-    @abstractmethod
-    def key(self, record: Record) -> str:
-        """What stands for the document of a point."""
-
-    @abstractmethod
-    def fetch(
-        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
-    ) -> Candidates:
-        """Documents by id; see `Corpus.fetch`."""
-
-    @abstractmethod
-    def names(self, records: Sequence[Record]) -> dict[str, str]:
-        """Key -> the document's id, of those of these points that are there."""
-
-    @abstractmethod
-    def keys(self, ids: Sequence[str]) -> dict[str, str]:
-        """Document's id -> its key, where it has one."""
-
-    @abstractmethod
-    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
-        """The candidates that are not known to be deleted, and their points."""
-
-    @abstractmethod
-    def among(self, keys: Sequence[str]) -> models.Filter:
-        """A filter for all points of these documents."""
-
-    def these(self, records: Sequence[Record]) -> models.Filter:
-        """A filter for these points."""
-        points = models.HasIdCondition(has_id=[given_point_id(record.id) for record in records])
-        return models.Filter(must=[points])
+        Raises:
+            DataError: if nobody said whose they are, in an index with tenants.
+        """
+        self.require_tenant()
+        if is_beside(stages[0].using):  # which has no payload of documents
+            return request(stages, limit, (), vectors, options)
+        names = tuple(dict.fromkeys((*self.vectors_of(fields), *vectors)))
+        query = request(stages, limit, (), names, self.prepared(options))
+        return query.model_copy(update={"with_payload": payload_selector(self.payload_of(fields))})
 
     def near_vectors(self, query: Query) -> Float32Array:
         """Return the vectors that `near` takes: (d,) dense, or (m, d) tokens where there are no others."""
@@ -163,14 +189,10 @@ class Pools(ABC):
             return maxsim_stage(dense, layout.dense, limit)
         return Stage(nearest(dense), layout.using, f"{layout.score} of dense vectors", limit)
 
-    def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
-        """What the scores of `near` are called, and (n,) those of points, higher for nearer."""
-        return self.layout.score, self.layout.nearness(records)
-
     def nearness_of(
         self, dense: Float32Array, points: models.Filter, count: int, options: SearchOptions
     ) -> tuple[Asked, int]:
-        """A request for `nearness` to a (d,) vector of what a filter lets through, for `every`.
+        """A request for `VectorLayout.nearness` to a (d,) vector of what a filter lets through, for `every`.
 
         The filter is for points of `count` documents; the options are of the search that found them.
         """
@@ -178,17 +200,13 @@ class Pools(ABC):
         chosen = self.prepared(narrowed)
         return (lambda limit: request([self.near(dense, limit)], limit, (), (), chosen)), count
 
-    def is_apart(self, vector: str) -> bool:
-        """Whether a vector is in another collection than the documents."""
-        return False
-
     def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for all points of some documents with these fields, for `every`."""
         return self._reading(self.among(keys), fields), len(keys)
 
     def fields_of(self, records: Sequence[Record], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for these points with these fields, for `every`."""
-        return self._reading(self.these(records), fields), len(records)
+        return self._reading(having_ids([record.id for record in records]), fields), len(records)
 
     def _reading(self, condition: models.Filter, fields: frozenset[Field]) -> Asked:
         """A request for all points that a filter lets through, with these fields."""
@@ -199,60 +217,30 @@ class Pools(ABC):
         )
         return lambda limit: query.model_copy(update={"limit": limit})
 
-    @abstractmethod
-    def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
-        """Return requests for what candidates of these points need of other points."""
-
-    @abstractmethod
-    def whole(
-        self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
-    ) -> list[Record]:
-        """Return the points whose document was not deleted between two requests."""
-
-    @abstractmethod
-    def candidates_of(
-        self,
-        records: Sequence[Record],
-        fields: frozenset[Field],
-        scores: Mapping[str, Float64Array],
-        answers: Mapping[str, Sequence[Record]],
-    ) -> Candidates:
-        """Make candidates of points.
-
-        Args:
-            records: n points that are `whole`.
-            fields: what the candidates have.
-            scores: name -> (n,) scores of the points.
-            answers: to the requests of `parts`.
-        """
-
     def inclusion(
         self, question: InclusionQuestion, wanted: models.Filter, limit: int
     ) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in points that a filter lets through."""
+        marks = (HASH,) if self.reads_added else ()  # which tells what text they are of
         counts = self.layout.token_fields[:1]
-        return question.among(wanted, limit, self.layout.tokens or "", (*counts, *self.marks))
+        return question.among(wanted, limit, self.layout.tokens or "", (*counts, *marks))
 
-    def included(
-        self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
-    ) -> Candidates:
-        """Candidates, which are n points, with what was found by `inclusion`."""
-        count = next(iter(self.layout.token_fields), None)
-        return replace(pool, inclusion=question.inclusion(records, points, count))
+    # Answers.
 
-    def run(self, search: Search, name: str | None = None) -> Candidates:
-        """The best documents of a search, with their score under a name; that of `near` where None."""
-        (best,) = self.best(search)
-        answers = self.answered(self.parts(best.records, search.fields))
-        records = self.whole(best.records, search.fields, answers)
-        score, values = self.nearness(records) if name is None else (name, scores_of(records))
-        return self.candidates_of(records, search.fields, {score: values}, answers)
+    def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        """The points that each of several queries finds: in one request, two where some are beside."""
+        answers: list[list[Record]] = [[] for _ in requests]
+        for engine, wanted in ((self.points, False), (self.added, True)):
+            chosen = [i for i, query in enumerate(requests) if _asks_beside(query) == wanted]
+            if chosen and engine is not None:
+                points = engine.query_batch([requests[i] for i in chosen])
+                for i, records in zip(chosen, points, strict=True):
+                    answers[i] = records
+        return answers
 
-    def best(self, *searches: Search) -> list[Found]:
-        """The points of the best documents of each search; what all of them ask is one request."""
-        # A stage must also pass on what is skipped.
-        requests = [self.request(s.plan(s.wanted), s.depth, s, s.options) for s in searches]
-        return [Found(records, records) for records in map(settled, self.ask(requests))]
+    def answered(self, requests: Mapping[str, models.QueryRequest]) -> dict[str, list[Record]]:
+        """Name -> the points that a request finds; all of them are one request."""
+        return dict(zip(requests, self.ask(list(requests.values())), strict=True))
 
     def every(self, requests: Mapping[str, tuple[Asked, int]]) -> dict[str, list[Record]]:
         """All points that each of several requests can find; what all of them ask is one request.
@@ -272,69 +260,247 @@ class Pools(ABC):
             limits = {name: 4 * limit for name, limit in limits.items() if len(points[name]) >= limit}
         return points
 
-    def answered(self, requests: Mapping[str, models.QueryRequest]) -> dict[str, list[Record]]:
-        """Name -> the points that a request finds; all of them are one request."""
-        return dict(zip(requests, self.ask(list(requests.values())), strict=True))
+    # Keys, ids and points.
+
+    def key(self, record: Record) -> str:
+        """What the document of a point is known by; the id of the point of a passage."""
+        return self.payloads.key_of(record.id, record.payload) if self.unit == "document" else record.id
+
+    def keys(self, ids: Sequence[str]) -> dict[str, str]:
+        """Document's id -> its key, where it has one."""
+        payloads = self.payloads
+        if payloads.key:
+            tenant = None if self._is_of_all else self.tenant
+            return {name: encodable(document_key(name, tenant)) for name in ids}
+        if payloads.hashed_ids:
+            return {name: haystack_point(name) for name in ids}
+        if not payloads.id:
+            return {name: point for name in ids if (point := point_named(name)) is not None}
+        pages = self.points.scroll(payloads.id_fields, condition=payloads.having(ids)) if ids else ()
+        return {payloads.document_id(r.id, r.payload): r.id for page in pages for r in page}
+
+    def names(self, records: Sequence[Record]) -> dict[str, str]:
+        """Key -> the document's id, of those of these points that are there."""
+        if self.options is None:  # what was added has no payload of documents
+            stored = self._retrieve(
+                [given_point_id(record.id) for record in records], self.payloads.id_fields
+            )
+            records = list(stored.values())
+        return dict(zip(map(self.key, records), self._ids(records), strict=True))
+
+    def among(self, keys: Sequence[str]) -> models.Filter:
+        """A filter for all points of these documents, or for the points of these passages."""
+        if self.unit == "passage" or not self.payloads.key:
+            return having_ids(keys)
+        of_these = models.FieldCondition(key=self.payloads.key, match=models.MatchAny(any=list(keys)))
+        return models.Filter(must=[of_these])
+
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates that are not known to be deleted, and their points."""
+        keys = self.keys(pool.ids)
+        numbers = [0] * len(pool) if pool.passages is None else [passage.number for passage in pool.passages]
+        kept = [i for i, name in enumerate(pool.ids) if name in keys]
+        points = [self.payloads.point_of(keys[pool.ids[i]], numbers[i]) for i in kept]
+        return (pool if len(kept) == len(pool) else pool.take(kept)), points
+
+    @property
+    def _is_of_all(self) -> bool:
+        return self.tenant in (None, ALL)
+
+    def _ids(self, records: Sequence[Record]) -> list[str]:
+        """The ids of points' documents, among those of these pools."""
+        if self.options is not None:
+            field = self.payloads.key if self._is_of_all else ID
+            return [record.payload[field] for record in records]
+        return [self.payloads.document_id(record.id, record.payload) for record in records]
+
+    # Documents by id.
+
+    def fetch(
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+    ) -> Candidates:
+        """Documents by id, in this order; see `Corpus.fetch`."""
+        payload, is_split = self.payload_of(fields), bool(self.payloads.passage)
+        counted = (*payload, PASSAGES) if is_split and payload is not None else payload
+        # Under the names that were asked for: a UUID can be written in several ways.
+        keys = self.keys(ids)
+        firsts = {name: self.payloads.point_of(key) for name, key in keys.items()}
+        stored = self._retrieve(list(firsts.values()), counted, fields)
+        known = [name for name in ids if name in firsts and str(firsts[name]) in stored]
+        if len(known) < len(ids) and not skip_missing:
+            raise self._not_stored([name for name in ids if name not in set(known)])
+        points: list[tuple[str, PointId]] = []
+        for name in known:
+            points.append((name, firsts[name]))
+            if is_split:
+                others = range(1, stored[str(firsts[name])].payload.get(PASSAGES, 1))
+                points += [(name, self.payloads.point_of(keys[name], number)) for number in others]
+        further = [point for name, point in points if point != firsts[name]]
+        stored |= self._retrieve(further, payload, fields)
+        # A document that is being written lacks its last passages for a moment.
+        there = [(name, stored[str(point)]) for name, point in points if str(point) in stored]
+        return self._with_parts([record for _, record in there], [name for name, _ in there], fields)
+
+    def of_points(self, points: Sequence[PointId], fields: frozenset[Field]) -> Candidates:
+        """The documents of those of these points that are there."""
+        stored = self._retrieve(points, self.payload_of(fields), fields)
+        records = [stored[str(point)] for point in points if str(point) in stored]
+        return self._with_parts(records, self._ids(records), fields)
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Documents by id, of their first points; those that are not there are left out."""
+        layout = self.payloads
+        names = {str(layout.point_of(key)): name for name, key in self.keys(ids).items()}
+        records = self._retrieve(list(names), layout.document_fields())
+        return {names[point]: layout.document(point, record.payload) for point, record in records.items()}
+
+    def first_points(
+        self, fields: Sequence[str], condition: models.Filter | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Record]:
+        """Return the first points of documents: of those that a filter lets through, and of these ids.
+
+        They are read page by page.
+
+        Raises:
+            DataError: if the index has tenants and nobody says whose documents these are.
+        """
+        self.require_tenant()
+        firsts = None if self.options is None else self.options.firsts(self.tenant)
+        options = NO_OPTIONS.among(condition).among(firsts)
+        conditions: Iterable[models.Filter | None] = [options.filter]
+        if ids is not None:
+            keys = self.keys(border.texts("ids", ids)).values()
+            points = [str(self.payloads.point_of(key)) for key in keys]
+            parts = (points[start : start + _LOOKED_UP] for start in range(0, len(points), _LOOKED_UP))
+            conditions = (options.among(having_ids(part)).filter for part in parts)
+        pages = chain.from_iterable(self.points.scroll(fields, condition=wanted) for wanted in conditions)
+        return chain.from_iterable(pages)
+
+    def _retrieve(
+        self, points: Sequence[PointId], payload: PayloadFields, fields: frozenset[Field] = frozenset()
+    ) -> dict[str, Record]:
+        records = self.points.retrieve(points, payload, self.vectors_of(fields)) if points else []
+        return {record.id: record for record in records}
+
+    def _with_parts(
+        self, records: Sequence[Record], names: Sequence[str], fields: frozenset[Field]
+    ) -> Candidates:
+        answers = self.answered(self.parts(records, fields))
+        whole = {record.id for record in self.whole(records, fields, answers)}
+        kept = [i for i, record in enumerate(records) if record.id in whole]
+        return self.candidates_of([records[i] for i in kept], fields, {}, answers, [names[i] for i in kept])
+
+    def _not_stored(self, missing: Sequence[str]) -> NotStoredError:
+        whose = ""
+        if self.options is not None and self.options.tenant is not None:
+            whose = " (say tenant=)" if self._is_of_all else f" of tenant {self.tenant!r}"
+        return NotStoredError(
+            f"{len(missing)} documents are not in {self.where}, such as {missing[0]!r}{whose}; sync it, or "
+            "skip them: they may have been deleted meanwhile"
+        )
+
+    # Candidates.
+
+    def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
+        """Return requests for what candidates of these points need of other points.
+
+        `documents` are the whole documents of passages without their first one, `added` the vectors beside.
+        """
+        payloads, requests = self.payloads, dict[str, models.QueryRequest]()
+        if payloads.passage and "documents" in fields:
+            keys = dict.fromkeys(payloads.key_of(record.id, record.payload) for record in records)
+            headless = [key for key in keys if key not in self._texts(records)]
+            if headless:
+                firsts = [payloads.point_of(key) for key in headless]
+                names = self.payload_of(frozenset({"documents"}))
+                requests["documents"] = by_id(firsts, names or ())
+        if records and self.reads_added and "tokens" in fields:
+            requests["added"] = added_to([given_point_id(record.id) for record in records])
+        return requests
+
+    def whole(
+        self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
+    ) -> list[Record]:
+        """Return the points whose document was not deleted between two requests.
+
+        Where dense vectors are asked for, points without one are left out, too.
+        """
+        kept, payloads, layout = list(records), self.payloads, self.layout
+        if payloads.passage and "documents" in fields:
+            texts = self._texts([*records, *answers.get("documents", ())])
+            kept = [record for record in kept if payloads.key_of(record.id, record.payload) in texts]
+        if "dense" in fields and layout.has_dense:
+            kept = [record for record in kept if record.vectors.get(layout.dense) is not None]
+        return kept
+
+    def candidates_of(
+        self,
+        records: Sequence[Record],
+        fields: frozenset[Field],
+        scores: Mapping[str, Float64Array],
+        answers: Mapping[str, Sequence[Record]],
+        names: Sequence[str] | None = None,
+    ) -> Candidates:
+        """Make candidates of points, with whole documents where these are wanted.
+
+        Args:
+            records: n points that are `whole`.
+            fields: what the candidates have.
+            scores: name -> (n,) scores of the points.
+            answers: to the requests of `parts`.
+            names: n ids, where documents were asked for by them; a DataError otherwise if points share one.
+        """
+        layout, payloads = self.layout, self.payloads
+        if names is None:
+            names = self._ids(records)
+            if self.options is None and payloads.id and len(set(names)) < len(names):
+                raise shared_id(self.where, payloads.id, names)
+        documents: tuple[Document, ...] | None = None
+        if "documents" in fields:
+            firsts = self._texts([*records, *answers.get("documents", ())])
+            texts = {key: payloads.document(r.id, r.payload) for key, r in firsts.items()}
+            documents = tuple(texts[payloads.key_of(record.id, record.payload)] for record in records)
+        added, stored = answers.get("added", ()), records
+        if self.reads_added:  # none where a point lacks them
+            by_point = {record.id: record for record in added if BESIDE.tokens in record.vectors}
+            stored = [by_point.get(record.id) or Record(record.id, _ABSENT, {}) for record in records]
+        pool = Candidates(
+            ids=tuple(names),
+            scores=scores,
+            dense=layout.dense_of(records)[0] if "dense" in fields and layout.has_dense else None,
+            tokens=layout.tokens_of(stored) if "tokens" in fields else None,
+            documents=documents,
+            notes=out_of_date([r.id for r in records], documents, added) if "added" in answers else (),
+            unit=self.unit,
+        )
+        if self.options is None or self.options.passages is None:
+            return pool
+        passages = tuple(payloads.passage_of(record.payload) for record in records)
+        return replace(pool, passages=passages, best=self.options.passages.best)
+
+    def included(
+        self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
+    ) -> Candidates:
+        """Candidates, which are n points, with what was found by `inclusion`; a note if of earlier texts."""
+        count = next(iter(self.layout.token_fields), None)
+        pool = replace(pool, inclusion=question.inclusion(records, points, count))
+        if not self.reads_added:
+            return pool
+        notes = (*pool.notes, *out_of_date(points, pool.documents, records))
+        return replace(pool, notes=tuple(dict.fromkeys(notes)))
+
+    def _texts(self, records: Sequence[Record]) -> dict[str, Record]:
+        """Key -> the point that has a document's text: the first of its passages, or its only point."""
+        is_first, key_of = self.payloads.is_first, self.payloads.key_of
+        return {key_of(r.id, r.payload): r for r in records if is_first(r.payload)}
 
 
-def not_stored(where: str, missing: Sequence[str], whose: str = "") -> NotStoredError:
-    """The error for documents that are wanted by ids, and that a collection does not have."""
-    return NotStoredError(
-        f"{len(missing)} documents are not in {where}, such as {missing[0]!r}{whose}; sync it, or skip them: "
-        "they may have been deleted meanwhile"
-    )
+def having_ids(points: Sequence[str]) -> models.Filter:
+    """A filter for points by their ids."""
+    condition = models.HasIdCondition(has_id=[given_point_id(point) for point in points])
+    return models.Filter(must=[condition])
 
 
-def once(requests: Mapping[str, models.QueryRequest]) -> dict[str, tuple[Asked, int]]:
-    """Requests that know how many points they want, for `Pools.every`."""
-
-    def always(request: models.QueryRequest) -> Asked:
-        return lambda limit: request
-
-    return {name: (always(query), query.limit or 1) for name, query in requests.items()}
-
-
-def scores_of(records: Sequence[Record]) -> Float64Array:
-    """(n,) what a search gave its points."""
-    return np.array([record.score for record in records], np.float64)
-
-
-def settled(records: Sequence[Record]) -> list[Record]:
-    """The points of a search, best first, of which those whose scores differ by rounding go by their ids.
-
-    Qdrant adds the weights of words in the order of its segments, so equals of one index differ by some
-    1e-7 in another of the same documents.
-    """
-    ordered: list[Record] = []
-    equals: list[Record] = []
-    for record in records:
-        if equals and equals[-1].score - record.score > _ROUNDING * abs(record.score):
-            ordered += sorted(equals, key=lambda equal: equal.id)
-            equals = []
-        equals.append(record)
-    return ordered + sorted(equals, key=lambda equal: equal.id)
-
-
-def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:
-    """Return the points that have an answer, with its payload and vectors and with the point's score."""
-    by_id = {record.id: record for record in answers}
-    return [replace(by_id[point.id], score=point.score) for point in points if point.id in by_id]
-
-
-def inclusion_of(
-    question: InclusionQuestion, pools: Pools, records: Sequence[Record], keys: Sequence[str]
-) -> tuple[Asked, int]:
-    """A request for inclusion in these points and all points of these documents, for `Pools.every`."""
-    wanted = pools.these(records)
-    if keys:
-        wanted = models.Filter(should=[wanted, pools.among(keys)])
-    return (lambda limit: pools.inclusion(question, wanted, limit)), len(records) + len(keys)
-
-
-def in_order(records: Sequence[Record], keys: Sequence[str], pools: Pools) -> list[Record]:
-    """The points of some documents, in the order of the keys and of the passages."""
-    place = {key: i for i, key in enumerate(keys)}
-    points = [record for record in records if pools.key(record) in place]
-    return sorted(
-        points, key=lambda r: (place[pools.key(r)], r.payload.get(NUMBER, 0) if pools.splits else 0)
-    )
+def _asks_beside(query: models.QueryRequest) -> bool:
+    vectors = query.with_vector if isinstance(query.with_vector, list) else ()
+    return any(map(is_beside, (query.using, *vectors)))

@@ -195,3 +195,28 @@ def no_documents(count: int | str, where: str) -> EmptySourceError:
         f"the documents given are none, expected those that replace {count} of {where}, so nothing was "
         "removed; look for why the source is empty, or remove documents with delete(ids)"
     )
+
+
+class WithOtherTenants:
+    """Documents, and after them those of an index whose tenant none of them has."""
+
+    def __init__(self, documents: Iterable[Document], storage: Storage) -> None:
+        self._documents, self._storage = documents, storage
+
+    def __iter__(self) -> Iterator[Document]:
+        options, tenants = self._storage.manifest.options, set[str]()
+        for document in self._documents:
+            tenants.add(tenant_of_key(options.key_of(document)))
+            yield document
+        layout = options.payloads
+        fields = (*layout.document_fields(), layout.source, options.key_field)
+        for records in self._storage.engine.scroll(fields, condition=options.firsts()):
+            for record in records:
+                if tenant_of_key(record.payload[options.key_field]) not in tenants:
+                    yield layout.document(record.id, record.payload)
+
+    @property
+    def unusable(self) -> Sequence[UnusablePlace]:
+        """What could not be used, as a `DocumentSource` has it."""
+        places: Sequence[UnusablePlace] = getattr(self._documents, "unusable", ())
+        return places
