@@ -20,8 +20,9 @@ import numpy.typing as npt
 import pybase64
 
 from surprise_rerank._errors import DataError
+from surprise_rerank.core._ragged import offsets_of
 from surprise_rerank.core.arrays import Float32Array, unit_rows
-from surprise_rerank.core.tokens import Members, TokenBatch, offsets_of
+from surprise_rerank.core.tokens import Members, TokenBatch
 
 CODED_FROM = 128
 

@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank.core._ragged import Ragged, offsets_of
 from surprise_rerank.core.arrays import Float64Array, IntArray
 
 TermArray = npt.NDArray[np.uint32]
@@ -24,7 +25,7 @@ def inverse_frequencies(documents: int, counts: npt.ArrayLike) -> Float64Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TermBatch:
+class TermBatch(Ragged):
     """Sparse vectors of n texts in a row.
 
     Attributes:
@@ -42,7 +43,7 @@ class TermBatch:
         """A batch of (terms, values) pairs, a pair for each text."""
         lengths = [len(terms) for terms, _ in texts]
         return cls(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            offsets_of(np.array(lengths, np.int64)),
             np.fromiter(chain.from_iterable(terms for terms, _ in texts), np.uint32),
             np.fromiter(chain.from_iterable(values for _, values in texts), np.float64),
         )
@@ -52,14 +53,6 @@ class TermBatch:
         """N texts without a term, for texts whose words are not known."""
         return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.uint32), np.zeros(0))
 
-    @property
-    def lengths(self) -> IntArray:
-        """(n,) number of terms of each text."""
-        return np.diff(self.offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
     def __getitem__(self, i: int) -> tuple[TermArray, Float64Array]:
-        entries = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        entries = self.rows_between(i, i + 1)
         return self.terms[entries], self.values[entries]

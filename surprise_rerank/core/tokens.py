@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from surprise_rerank import _border as border
 from surprise_rerank._errors import DataError
+from surprise_rerank.core._ragged import Ragged, offsets_of
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms, unit_rows
 
 POOLING = 3.5  # see docs/encoders.md
@@ -29,20 +30,8 @@ _LEAST = 64
 _TOGETHER = 512
 
 
-def offsets_of(lengths: IntArray) -> IntArray:
-    """(n + 1,) where texts of these lengths begin in a row, and where the last one ends."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def _rows_of(offsets: IntArray, texts: IntArray) -> IntArray:
-    """The rows of some of the texts, in their order."""
-    lengths = np.diff(offsets)[texts]
-    starts = np.repeat(offsets[texts] - offsets_of(lengths)[:-1], lengths)
-    return starts + np.arange(int(lengths.sum()), dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Members:
+class Members(Ragged):
     """The tokens of n texts, each of which was merged into one of its text's vectors.
 
     Attributes:
@@ -55,15 +44,15 @@ class Members:
 
     def text(self, i: int) -> npt.NDArray[np.integer]:
         """(tokens,) the vector of each token of text i."""
-        return self.owners[self.offsets[i] : self.offsets[i + 1]]
+        return self.owners[self.rows_between(i, i + 1)]
 
     def rows(self, vectors: IntArray) -> IntArray:
         """(tokens,) the row of each token's vector; `vectors` are (n + 1,) where those of a text begin."""
-        return np.repeat(vectors[:-1], np.diff(self.offsets)) + self.owners
+        return np.repeat(vectors[:-1], self.lengths) + self.owners
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TokenBatch:
+class TokenBatch(Ragged):
     """Token vectors of n texts, stacked.
 
     Attributes:
@@ -136,14 +125,9 @@ class TokenBatch:
         return int(self.directions.shape[1])
 
     @property
-    def lengths(self) -> IntArray:
-        """(n,) number of vectors of each text."""
-        return np.diff(self.offsets)
-
-    @property
     def token_counts(self) -> IntArray:
         """(n,) number of tokens of each text, merged ones counted one by one."""
-        return self.lengths if self.members is None else np.diff(self.members.offsets)
+        return self.lengths if self.members is None else self.members.lengths
 
     @property
     def weights(self) -> IntArray:
@@ -151,9 +135,6 @@ class TokenBatch:
         if self.members is None:
             return np.ones(len(self.norms), np.int64)
         return np.bincount(self.members.rows(self.offsets), minlength=len(self.norms))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
 
     def __getitem__(self, i: int) -> Float32Array:
         """(tokens, d) float32: the token vectors of text i, with their lengths."""
@@ -167,20 +148,20 @@ class TokenBatch:
     def take(self, index: npt.ArrayLike) -> TokenBatch:
         """The texts at these positions, in this order."""
         chosen = np.arange(len(self))[np.asarray(index, dtype=np.int64)]
-        batch = self._with_rows(_rows_of(self.offsets, chosen), offsets_of(self.lengths[chosen]))
+        batch = self._with_rows(self.rows_of(chosen), offsets_of(self.lengths[chosen]))
         if self.members is None:
             return batch
-        owners = self.members.owners[_rows_of(self.members.offsets, chosen)]
+        owners = self.members.owners[self.members.rows_of(chosen)]
         return replace(batch, members=Members(owners, offsets_of(self.token_counts[chosen])))
 
     def between(self, start: int, stop: int) -> TokenBatch:
         """Texts start to stop, without copying their vectors; 0 <= start <= stop <= n."""
-        rows = slice(int(self.offsets[start]), int(self.offsets[stop]))
-        batch = self._with_rows(rows, self.offsets[start : stop + 1] - self.offsets[start])
+        offsets = self.offsets[start : stop + 1] - self.offsets[start]
+        batch = self._with_rows(self.rows_between(start, stop), offsets)
         if self.members is None:
             return batch
         tokens = self.members.offsets[start : stop + 1]
-        owners = self.members.owners[int(tokens[0]) : int(tokens[-1])]
+        owners = self.members.owners[self.members.rows_between(start, stop)]
         return replace(batch, members=Members(owners, tokens - tokens[0]))
 
     def expanded(self) -> TokenBatch:

@@ -37,7 +37,8 @@ from surprise_rerank.connectors.qdrant._manifest import Manifest
 from surprise_rerank.connectors.qdrant._schema import SCHEMA_VERSION
 from surprise_rerank.core._batches import in_batches
 from surprise_rerank.core._files import disk_errors, whole_file
-from surprise_rerank.core.tokens import Members, TokenBatch, offsets_of
+from surprise_rerank.core._ragged import offsets_of
+from surprise_rerank.core.tokens import Members, TokenBatch
 
 FORM = 1
 _TOGETHER = 64  # passages whose vectors are read together
