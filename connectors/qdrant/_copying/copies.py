@@ -7,31 +7,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from surprise_rerank import _border as border
 from surprise_rerank._errors import NoIndexError, StoreError, UnreadableIndexError
+from surprise_rerank.connectors._document_index import DocumentIndex
 from surprise_rerank.connectors._progress import Terminal
 from surprise_rerank.connectors.qdrant._copying.content import Content, IndexContent, fill
 from surprise_rerank.connectors.qdrant._copying.copy_file import CopyFile, write_copy
 from surprise_rerank.connectors.qdrant._location import COPY_ENDING, Location
 from surprise_rerank.connectors.qdrant._manifest import Manifest
-from surprise_rerank.connectors.qdrant._search.index_corpus import IndexCorpus
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._storage.opening import check_new, new_version, open_storage
-
-
-class Stored(Protocol):
-    """An index that is open, such as a `DocumentIndex`."""
-
-    corpus: IndexCorpus
-
 
 Place: TypeAlias = "Location | str | os.PathLike[str]"
 
 
 def copy_index(
-    source: Stored | Place,
+    source: DocumentIndex | Place,
     target: Place,
     *,
     replace: bool = False,
@@ -83,7 +76,7 @@ def copy_index(
 
 
 @contextmanager
-def _content(source: Stored | Place) -> Iterator[Content]:
+def _content(source: DocumentIndex | Place) -> Iterator[Content]:
     """What is at a place, or in an index that is open."""
     if not isinstance(source, Location | str | os.PathLike):
         yield IndexContent(source.corpus.storage)

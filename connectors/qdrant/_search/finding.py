@@ -85,13 +85,13 @@ def best_points(pools: Pools, *searches: Search) -> list[Found]:
     apart = [s.options.filter is not None and is_beside(s.plan(1)[0].using) for s in searches]
     together = [search for search, is_apart in zip(searches, apart, strict=True) if not is_apart]
     if pools.splits:
-        rest = iter(_best_of_split(pools, together))
+        results = iter(_best_of_split(pools, together))
     else:
         # A stage must also pass on what is skipped.
         requests = [search.request(pools, search.wanted, search.depth) for search in together]
-        rest = iter([Found(records, records) for records in map(settled, pools.ask(requests))])
+        results = iter([Found(records, records) for records in map(settled, pools.ask(requests))])
     return [
-        _filtered(pools, search) if is_apart else next(rest)
+        _filtered(pools, search) if is_apart else next(results)
         for search, is_apart in zip(searches, apart, strict=True)
     ]
 

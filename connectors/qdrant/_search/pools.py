@@ -326,20 +326,21 @@ class Pools:
         keys = self.keys(ids)
         firsts = {name: self.payloads.point_of(key) for name, key in keys.items()}
         stored = self._retrieve(list(firsts.values()), counted, fields)
-        known = [name for name in ids if name in firsts and str(firsts[name]) in stored]
-        if len(known) < len(ids) and not skip_missing:
-            raise self._not_stored([name for name in ids if name not in set(known)])
+        firsts = {name: point for name, point in firsts.items() if str(point) in stored}
+        missing = [name for name in ids if name not in firsts]
+        if missing and not skip_missing:
+            raise self._not_stored(missing)
         points: list[tuple[str, PointId]] = []
-        for name in known:
+        for name in (name for name in ids if name in firsts):
             points.append((name, firsts[name]))
             if is_split:
-                others = range(1, stored[str(firsts[name])].payload.get(PASSAGES, 1))
-                points += [(name, self.payloads.point_of(keys[name], number)) for number in others]
+                later = range(1, stored[str(firsts[name])].payload.get(PASSAGES, 1))
+                points += [(name, self.payloads.point_of(keys[name], number)) for number in later]
         further = [point for name, point in points if point != firsts[name]]
         stored |= self._retrieve(further, payload, fields)
         # A document that is being written lacks its last passages for a moment.
-        there = [(name, stored[str(point)]) for name, point in points if str(point) in stored]
-        return self._with_parts([record for _, record in there], [name for name, _ in there], fields)
+        present = [(name, stored[str(point)]) for name, point in points if str(point) in stored]
+        return self._with_parts([record for _, record in present], [name for name, _ in present], fields)
 
     def of_points(self, points: Sequence[PointId], fields: frozenset[Field]) -> Candidates:
         """The documents of those of these points that are there."""
