@@ -280,7 +280,8 @@ class QuestionBackground:
             compared_of = f"{compared} passages of {self.documents} documents"
             return f"{compared_of} are too few to tell; it takes {needed} passages"
         if unit == "document" and 0 < self.documents < needed:
-            return f"{self.documents} documents are too few to tell; it takes {needed}"
+            count = "1 document is" if self.documents == 1 else f"{self.documents} documents are"
+            return f"{count} too few to tell; it takes {needed}"
         if self.effective < verdicts.FEWEST_QUESTIONS - 0.5:
             return f"{self.size} are too few to tell; it takes {verdicts.FEWEST_QUESTIONS}"
         if compared < verdicts.FEWEST_COMPARED:

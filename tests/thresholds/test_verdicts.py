@@ -108,6 +108,7 @@ def test_what_is_too_small_or_of_another_kind_is_not_told(index):
     calibrated = AnswerChance(0.0, 1.0, 1.0, judged=20, longest=2)
     cases: dict[str, dict[str, Any]] = {
         "99 documents are too few to tell; it takes 100": {"documents": 99},
+        "1 document is too few to tell; it takes 100": {"documents": 1},
         "40 background questions are too few to tell; it takes 50": {
             "totals": background.totals[:40],
             "shares": background.shares[:40],

@@ -11,7 +11,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
 const question = at("question"), system = at("system"), depth = at("depth"), top_k = at("top");
 const passages = at("passages"), compare = at("compare"), least = at("least"), filter = at("filter"), orders = at("orders"), lines = at("lines");
-let info = null, asked = null, timer = 0, typed = 0, shown = null;
+let info = null, pending = null, timer = 0, typed = 0, shown = null;
 
 class Refused extends Error {
   constructor(status, message) { super(message); this.status = status; }
@@ -93,19 +93,19 @@ function soon() {
 
 async function search(pushes) {
   clearTimeout(timer);
-  if (asked) asked.abort();
+  if (pending) pending.abort();
   const begun = pushes ? performance.now() : typed || performance.now();
   const text = question.value.trim();
   writeLink(pushes);
   if (!text) return clear();
   let body;
   try { body = request(text); } catch (error) { forget(); return say(error.message); }
-  const own = asked = new AbortController();
+  const ours = pending = new AbortController();
   const slow = setTimeout(() => orders.classList.add("waiting"), 200);
   const slower = setTimeout(() => say("The first search by a system asks other questions, too, and takes some seconds …"), 1500);
   try {
-    const answer = await call("v1/search", body, own.signal);
-    if (own !== asked) return;
+    const answer = await call("v1/search", body, ours.signal);
+    if (ours !== pending) return;
     say("");
     show(answer);
     orders.dataset.question = text;
@@ -113,13 +113,13 @@ async function search(pushes) {
   } catch (error) {
     if (error.name === "AbortError") return;
     if (error.status === 401) return logIn(true);
-    if (own === asked) forget(); // what stands there is of another question
+    if (ours === pending) forget(); // what stands there is of another question
     say(reason(error));
-    if (error.status === 503 && own === asked) timer = setTimeout(() => search(false), 2000);
+    if (error.status === 503 && ours === pending) timer = setTimeout(() => search(false), 2000);
   } finally {
     clearTimeout(slow);
     clearTimeout(slower);
-    if (own === asked) orders.classList.remove("waiting");
+    if (ours === pending) orders.classList.remove("waiting");
   }
 }
 
@@ -321,10 +321,10 @@ function reason(error) {
 }
 
 function element(name, kind = "", text = "") {
-  const made = document.createElement(name);
-  if (kind) made.className = kind;
-  if (text) made.textContent = text;
-  return made;
+  const node = document.createElement(name);
+  if (kind) node.className = kind;
+  if (text) node.textContent = text;
+  return node;
 }
 
 const share = (value) => `${(value < 1 ? Math.min(Math.round(value * 1000) / 10, 99.9) : 100).toFixed(1)} %`;
@@ -394,7 +394,7 @@ document.addEventListener("keydown", (event) => {
     ArrowUp: onHit ? () => step(-1) : null,
     ArrowLeft: onHit ? across : null,
     ArrowRight: onHit ? across : null,
-    Enter: onHit ? () => { const own = event.target.querySelector("details"); own.open = !own.open; } : null,
+    Enter: onHit ? () => { const details = event.target.querySelector("details"); details.open = !details.open; } : null,
     Escape: event.target !== question && !event.target.matches("#token") ? () => question.focus() : null,
   };
   const act = acts[event.key];
