@@ -409,8 +409,8 @@ class Pools:
         """
         payloads, requests = self.payloads, dict[str, models.QueryRequest]()
         if payloads.passage and "documents" in fields:
-            keys = dict.fromkeys(payloads.key_of(record.id, record.payload) for record in records)
-            headless = [key for key in keys if key not in self._texts(records)]
+            keys, texts = (payloads.key_of(r.id, r.payload) for r in records), self._texts(records)
+            headless = [key for key in dict.fromkeys(keys) if key not in texts]
             if headless:
                 firsts = [payloads.point_of(key) for key in headless]
                 names = self.payload_of(frozenset({"documents"}))
@@ -462,7 +462,7 @@ class Pools:
             texts = {key: payloads.document(r.id, r.payload) for key, r in firsts.items()}
             documents = tuple(texts[payloads.key_of(record.id, record.payload)] for record in records)
         added, stored = answers.get("added", ()), records
-        if self.reads_added:  # none where a point lacks them
+        if self.reads_added and "tokens" in fields:  # none where a point lacks them
             by_point = {record.id: record for record in added if BESIDE.tokens in record.vectors}
             stored = [by_point.get(record.id) or Record(record.id, _ABSENT, {}) for record in records]
         pool = Candidates(
