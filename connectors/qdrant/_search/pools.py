@@ -339,7 +339,7 @@ class Pools:
         further = [point for name, point in points if point != firsts[name]]
         stored |= self._retrieve(further, payload, fields)
         # A document that is being written lacks its last passages for a moment.
-        present = [(name, stored[str(point)]) for name, point in points if str(point) in stored]
+        present = [(encodable(name), stored[str(point)]) for name, point in points if str(point) in stored]
         return self._with_parts([record for _, record in present], [name for name, _ in present], fields)
 
     def of_points(self, points: Sequence[PointId], fields: frozenset[Field]) -> Candidates:
