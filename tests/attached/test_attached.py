@@ -625,6 +625,14 @@ def test_what_is_named_or_fits_alone_is_taken(local):
     assert found.pipeline().search(QUESTION, 1)[0].metadata == {"n": 3}
 
 
+def test_a_point_with_a_list_of_ids_is_no_document_of_one_of_them(local):
+    encoder = WordEncoder()
+    local.make(encoder, payload=lambda i, text: {"text": text, "sku": ["a", "s5"] if i == 4 else f"s{i}"})
+    pools = local.attach(encoder, id="sku").corpus.pools
+    assert pools.keys(["s7", "a", "s5"]) == {"s7": "7", "s5": "5"}
+    assert pools.fetch(["s7", "a", "s5"], frozenset(), skip_missing=True).ids == ("s7", "s5")
+
+
 def test_points_may_have_their_texts_in_different_keys(local):
     encoder = WordEncoder()
     local.make(encoder, payload=lambda i, text: {("text", "content", "other")[i % 3]: text, "n": i})

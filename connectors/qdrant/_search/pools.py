@@ -277,7 +277,9 @@ class Pools:
         if not payloads.id:
             return {name: point for name in ids if (point := point_named(name)) is not None}
         pages = self.points.scroll(payloads.id_fields, condition=payloads.having(ids)) if ids else ()
-        return {payloads.document_id(r.id, r.payload): r.id for page in pages for r in page}
+        points = {payloads.document_id(r.id, r.payload): r.id for page in pages for r in page}
+        # A point with a list of ids matches, too, and is no document of one of them.
+        return {name: points[name] for name in ids if name in points}
 
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Key -> the document's id, of those of these points that are there."""
