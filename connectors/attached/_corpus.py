@@ -177,7 +177,7 @@ class AttachedCorpus(Corpus):
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
         (records,) = self.pools.ask([added_to(points, tokens=False)])
-        return out_of_date([str(point) for point in points], pool.documents, records)
+        return out_of_date(points, pool.documents, records)
 
     def _weighted(self, text: str) -> SparseVector:
         """A question's words with their weights over those that were added."""

@@ -21,7 +21,7 @@ from surprise_rerank.connectors.qdrant._payloads import (
     shared_id,
     string_of,
 )
-from surprise_rerank.connectors.qdrant._schema import UNNAMED
+from surprise_rerank.connectors.qdrant._schema import UNNAMED, given_point_id
 from surprise_rerank.connectors.qdrant._search.layout import SIMILARITIES, VectorLayout
 from surprise_rerank.connectors.readers._fields import (
     METADATA_NAMES,
@@ -86,11 +86,7 @@ def find_layout(
 
 def is_random(name: str) -> bool:
     """Whether the id of a point is a hash or random, so that the smallest ids are a uniform sample."""
-    return not _is_number(name) and uuid.UUID(name).version in _RANDOM
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit()
+    return isinstance(given_point_id(name), str) and uuid.UUID(name).version in _RANDOM
 
 
 def _plain(

@@ -36,11 +36,12 @@ from surprise_rerank.connectors.qdrant._search.finding import (
     scored,
     scores_of,
 )
-from surprise_rerank.connectors.qdrant._search.pools import Asked, Pools, having_ids
+from surprise_rerank.connectors.qdrant._search.pools import Asked, Pools
 from surprise_rerank.connectors.qdrant._search.queries import (
     NO_OPTIONS,
     InclusionQuestion,
     SearchOptions,
+    having_ids,
     request,
     sparse_stage,
 )

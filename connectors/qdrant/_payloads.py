@@ -19,16 +19,16 @@ from surprise_rerank._documents import Document, Passage
 from surprise_rerank._errors import DataError
 from surprise_rerank._places import places_from
 from surprise_rerank.connectors.qdrant._schema import (
+    BESIDE,
     ID,
     METADATA,
+    OF_INDEX,
     PASSAGE_FIELDS,
     PLACES,
     SOURCE,
     TEXT,
     TITLE,
-    PointId,
-    given_point_id,
-    point_id,
+    PointForm,
 )
 from surprise_rerank.core._json_values import at, finite, id_string
 
@@ -83,14 +83,10 @@ class PayloadLayout:
             should=[models.FieldCondition(key=self.id_path, match=match) for match in matches]
         )
 
-    def key_of(self, point: str, payload: Payload) -> str:
-        """What the document is known by that a point is, or is a passage of."""
-        key: str = payload[self.key] if self.key else point
-        return key
-
-    def point_of(self, key: str, number: int = 0) -> PointId:
-        """The id of a document's point, or of a later passage's, by what it is known by."""
-        return point_id(key, number) if self.key else given_point_id(key)
+    @property
+    def form(self) -> PointForm:
+        """What documents are known by, and the ids of their points."""
+        return OF_INDEX if self.key else BESIDE
 
     def document_id(self, point: str, payload: Payload) -> str:
         """The id of the document that a point is; the point's where its payload has none."""
@@ -147,7 +143,7 @@ class PayloadLayout:
 def layout_of_index(has_passages: bool, key: str) -> PayloadLayout:
     """Return the layout of a `DocumentIndex`, whose points are documents or passages of them."""
     passage = PASSAGE_FIELDS if has_passages else ()
-    return PayloadLayout((TEXT,), TITLE, ID, METADATA, PLACES, SOURCE, passage, id_path=ID, key=key)
+    return PayloadLayout((TEXT,), TITLE, ID, METADATA, PLACES, SOURCE, passage, key=key)
 
 
 def quoted(key: str) -> str:

@@ -93,8 +93,8 @@ def given_point_id(name: str) -> PointId:
 class PointForm:
     """What the points of documents hold, by name, and what a document's key and its points' ids are.
 
-    Points beside somebody else's collection have the ids of its points, which are the keys, too, and of a
-    document the hash alone.
+    In somebody else's collection the ids of its points are the keys, too; points beside it have the same
+    ids, and of a document the hash alone.
     """
 
     dense: str | None = DENSE

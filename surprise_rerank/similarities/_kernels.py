@@ -87,7 +87,7 @@ def pool_maxima(
     out = torch.empty((largest, m), device=place)
     with using_threads(_threads(documents, threads)):
         for start, stop in chunks:
-            rows = slice(int(documents.offsets[start]), int(documents.offsets[stop]))
+            rows = documents.rows_between(start, stop)
             if rows.start == rows.stop:
                 continue
             block = stored[rows].to(place, torch.float32)

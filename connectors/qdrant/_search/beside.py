@@ -8,7 +8,7 @@ from qdrant_client import models
 
 from surprise_rerank._documents import Document
 from surprise_rerank.connectors.qdrant._multivectors import TOKEN_FIELDS
-from surprise_rerank.connectors.qdrant._schema import BESIDE, HASH, PointId, Record
+from surprise_rerank.connectors.qdrant._schema import BESIDE, HASH, Record
 from surprise_rerank.connectors.qdrant._search.queries import by_id
 
 
@@ -17,7 +17,7 @@ def is_beside(vector: str | None) -> bool:
     return vector in (BESIDE.words, BESIDE.tokens)
 
 
-def added_to(points: Sequence[PointId], *, tokens: bool = True) -> models.QueryRequest:
+def added_to(points: Sequence[str], *, tokens: bool = True) -> models.QueryRequest:
     """A request for what was added to points: the hashes of their texts, and token vectors."""
     fields, vector = ((HASH, *TOKEN_FIELDS), BESIDE.tokens) if tokens else ((HASH,), BESIDE.words)
     return by_id(points, fields, (vector,))

@@ -22,8 +22,13 @@ from surprise_rerank.connectors.qdrant._location import EngineKind
 from surprise_rerank.connectors.qdrant._schema import ALL
 from surprise_rerank.connectors.qdrant._search.finding import Search, best_candidates
 from surprise_rerank.connectors.qdrant._search.layout import VectorLayout
-from surprise_rerank.connectors.qdrant._search.pools import Pools, having_ids
-from surprise_rerank.connectors.qdrant._search.queries import NO_OPTIONS, InclusionQuestion, SearchOptions
+from surprise_rerank.connectors.qdrant._search.pools import Pools
+from surprise_rerank.connectors.qdrant._search.queries import (
+    NO_OPTIONS,
+    InclusionQuestion,
+    SearchOptions,
+    having_ids,
+)
 from surprise_rerank.connectors.qdrant._storage import Storage
 from surprise_rerank.connectors.qdrant._storage.files import Files, TenantFiles
 from surprise_rerank.connectors.qdrant._writing.statistics import Statistics
@@ -245,11 +250,10 @@ class Corpus(NeverCopied, ABC):
         """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
         pools = self.pools
         pool, points = pools.still_stored(pool)
-        names = [str(point) for point in points]
-        wanted = having_ids(names)
+        wanted = having_ids(points)
         asks = {"inclusion": (lambda limit: pools.inclusion(question, wanted, limit), len(points))}
         records = pools.every(asks)["inclusion"]
-        return pools.included(pool, names, question, records)
+        return pools.included(pool, points, question, records)
 
     def search(
         self,

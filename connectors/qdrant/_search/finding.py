@@ -12,8 +12,13 @@ from qdrant_client import models
 from surprise_rerank._candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant._schema import NUMBER, Record
 from surprise_rerank.connectors.qdrant._search.beside import is_beside
-from surprise_rerank.connectors.qdrant._search.pools import Asked, Pools, having_ids
-from surprise_rerank.connectors.qdrant._search.queries import InclusionQuestion, SearchOptions, Stage
+from surprise_rerank.connectors.qdrant._search.pools import Asked, Pools
+from surprise_rerank.connectors.qdrant._search.queries import (
+    InclusionQuestion,
+    SearchOptions,
+    Stage,
+    having_ids,
+)
 from surprise_rerank.core.arrays import Float64Array
 
 # Stages for a number of points.
@@ -30,14 +35,13 @@ _FILTERED = 4  # times as many are asked for, where a filter is on another colle
 class Search:
     """What the best documents are wanted of: stages for a number of points, of which the last ranks.
 
-    So many documents with these fields, and with these vectors by name.
+    So many documents with these fields.
     """
 
     plan: Plan
     depth: int
     fields: frozenset[Field]
     options: SearchOptions
-    vectors: Sequence[str] = ()
 
     @property
     def wanted(self) -> int:
@@ -49,9 +53,7 @@ class Search:
     ) -> models.QueryRequest:
         """A request by stages for so many points, of which `limit` come back; with other options."""
         chosen = self.options if options is None else options
-        return pools.request(
-            self.plan(points), points if limit is None else limit, self.fields, self.vectors, chosen
-        )
+        return pools.request(self.plan(points), points if limit is None else limit, self.fields, chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +149,7 @@ def _points_of(pools: Pools, searches: Sequence[Search]) -> tuple[list[list[Reco
 def _narrowed(pools: Pools, search: Search, keys: Sequence[str]) -> Asked:
     """Return a search as a request that finds only points of some documents."""
     options = replace(search.options.among(pools.among(keys)), score_threshold=None, offset=None)
-    plain = replace(search, vectors=())
-    return lambda limit: plain.request(pools, limit, options=options)
+    return lambda limit: search.request(pools, limit, options=options)
 
 
 def _filtered(pools: Pools, search: Search) -> Found:

@@ -52,6 +52,7 @@ from surprise_rerank.connectors.qdrant._search.queries import (
     SearchOptions,
     Stage,
     by_id,
+    having_ids,
     maxsim_stage,
     nearest,
     request,
@@ -97,14 +98,13 @@ class Pools:
     ) -> Pools:
         """Return the pools of an index of ours."""
         layout, options = VectorLayout.of(storage.manifest), storage.manifest.options
-        points = density if unit == "document" else 1.0
         return cls(
             storage.engine,
             storage.where,
             layout,
             options.payloads,
             options,
-            density=points,
+            density=density if unit == "document" else 1.0,
             tenant=tenant,
             unit=unit,
         )
@@ -163,19 +163,17 @@ class Pools:
         stages: Sequence[Stage],
         limit: int,
         fields: frozenset[Field],
-        vectors: Sequence[str],
         options: SearchOptions,
     ) -> models.QueryRequest:
-        """A request for a number of points with these fields, and with these vectors by name.
+        """A request for a number of points with these fields.
 
         Raises:
             DataError: if nobody said whose they are, in an index with tenants.
         """
         self.require_tenant()
         if is_beside(stages[0].using):  # which has no payload of documents
-            return request(stages, limit, (), vectors, options)
-        names = tuple(dict.fromkeys((*self.vectors_of(fields), *vectors)))
-        query = request(stages, limit, (), names, self.prepared(options))
+            return request(stages, limit, (), (), options)
+        query = request(stages, limit, (), self.vectors_of(fields), self.prepared(options))
         return query.model_copy(update={"with_payload": payload_selector(self.payload_of(fields))})
 
     def near_vectors(self, query: Query) -> Float32Array:
@@ -264,7 +262,7 @@ class Pools:
 
     def key(self, record: Record) -> str:
         """What the document of a point is known by; the id of the point of a passage."""
-        return self.payloads.key_of(record.id, record.payload) if self.unit == "document" else record.id
+        return self._document_key(record) if self.unit == "document" else record.id
 
     def keys(self, ids: Sequence[str]) -> dict[str, str]:
         """Document's id -> its key, where it has one."""
@@ -297,12 +295,12 @@ class Pools:
         of_these = models.FieldCondition(key=self.payloads.key, match=models.MatchAny(any=list(keys)))
         return models.Filter(must=[of_these])
 
-    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+    def still_stored(self, pool: Candidates) -> tuple[Candidates, list[str]]:
         """The candidates that are not known to be deleted, and their points."""
         keys = self.keys(pool.ids)
         numbers = [0] * len(pool) if pool.passages is None else [passage.number for passage in pool.passages]
         kept = [i for i, name in enumerate(pool.ids) if name in keys]
-        points = [self.payloads.point_of(keys[pool.ids[i]], numbers[i]) for i in kept]
+        points = [str(self.payloads.form.point_id(keys[pool.ids[i]], numbers[i])) for i in kept]
         return (pool if len(kept) == len(pool) else pool.take(kept)), points
 
     @property
@@ -326,7 +324,7 @@ class Pools:
         counted = (*payload, PASSAGES) if is_split and payload is not None else payload
         # Under the names that were asked for: a UUID can be written in several ways.
         keys = self.keys(ids)
-        firsts = {name: self.payloads.point_of(key) for name, key in keys.items()}
+        firsts = {name: self.payloads.form.point_id(key) for name, key in keys.items()}
         stored = self._retrieve(list(firsts.values()), counted, fields)
         firsts = {name: point for name, point in firsts.items() if str(point) in stored}
         missing = [name for name in ids if name not in firsts]
@@ -337,7 +335,7 @@ class Pools:
             points.append((name, firsts[name]))
             if is_split:
                 later = range(1, stored[str(firsts[name])].payload.get(PASSAGES, 1))
-                points += [(name, self.payloads.point_of(keys[name], number)) for number in later]
+                points += [(name, self.payloads.form.point_id(keys[name], number)) for number in later]
         further = [point for name, point in points if point != firsts[name]]
         stored |= self._retrieve(further, payload, fields)
         # A document that is being written lacks its last passages for a moment.
@@ -353,7 +351,7 @@ class Pools:
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Documents by id, of their first points; those that are not there are left out."""
         layout = self.payloads
-        names = {str(layout.point_of(key)): name for name, key in self.keys(ids).items()}
+        names = {str(layout.form.point_id(key)): name for name, key in self.keys(ids).items()}
         records = self._retrieve(list(names), layout.document_fields())
         return {names[point]: layout.document(point, record.payload) for point, record in records.items()}
 
@@ -373,7 +371,7 @@ class Pools:
         conditions: Iterable[models.Filter | None] = [options.filter]
         if ids is not None:
             keys = self.keys(border.texts("ids", ids)).values()
-            points = [str(self.payloads.point_of(key)) for key in keys]
+            points = [str(self.payloads.form.point_id(key)) for key in keys]
             parts = (points[start : start + _LOOKED_UP] for start in range(0, len(points), _LOOKED_UP))
             conditions = (options.among(having_ids(part)).filter for part in parts)
         pages = chain.from_iterable(self.points.scroll(fields, condition=wanted) for wanted in conditions)
@@ -411,14 +409,14 @@ class Pools:
         """
         payloads, requests = self.payloads, dict[str, models.QueryRequest]()
         if payloads.passage and "documents" in fields:
-            keys, texts = (payloads.key_of(r.id, r.payload) for r in records), self._texts(records)
+            keys, texts = (self._document_key(r) for r in records), self._texts(records)
             headless = [key for key in dict.fromkeys(keys) if key not in texts]
             if headless:
-                firsts = [payloads.point_of(key) for key in headless]
+                firsts = [str(payloads.form.point_id(key)) for key in headless]
                 names = self.payload_of(frozenset({"documents"}))
                 requests["documents"] = by_id(firsts, names or ())
         if records and self.reads_added and "tokens" in fields:
-            requests["added"] = added_to([given_point_id(record.id) for record in records])
+            requests["added"] = added_to([record.id for record in records])
         return requests
 
     def whole(
@@ -431,7 +429,7 @@ class Pools:
         kept, payloads, layout = list(records), self.payloads, self.layout
         if payloads.passage and "documents" in fields:
             texts = self._texts([*records, *answers.get("documents", ())])
-            kept = [record for record in kept if payloads.key_of(record.id, record.payload) in texts]
+            kept = [record for record in kept if self._document_key(record) in texts]
         if "dense" in fields and layout.has_dense:
             kept = [record for record in kept if record.vectors.get(layout.dense) is not None]
         return kept
@@ -462,7 +460,7 @@ class Pools:
         if "documents" in fields:
             firsts = self._texts([*records, *answers.get("documents", ())])
             texts = {key: payloads.document(r.id, r.payload) for key, r in firsts.items()}
-            documents = tuple(texts[payloads.key_of(record.id, record.payload)] for record in records)
+            documents = tuple(texts[self._document_key(record)] for record in records)
         added, stored = answers.get("added", ()), records
         if self.reads_added and "tokens" in fields:  # none where a point lacks them
             by_point = {record.id: record for record in added if BESIDE.tokens in record.vectors}
@@ -494,14 +492,11 @@ class Pools:
 
     def _texts(self, records: Sequence[Record]) -> dict[str, Record]:
         """Key -> the point that has a document's text: the first of its passages, or its only point."""
-        is_first, key_of = self.payloads.is_first, self.payloads.key_of
-        return {key_of(r.id, r.payload): r for r in records if is_first(r.payload)}
+        is_first = self.payloads.is_first
+        return {self._document_key(record): record for record in records if is_first(record.payload)}
 
-
-def having_ids(points: Sequence[str]) -> models.Filter:
-    """A filter for points by their ids."""
-    condition = models.HasIdCondition(has_id=[given_point_id(point) for point in points])
-    return models.Filter(must=[condition])
+    def _document_key(self, record: Record) -> str:
+        return self.payloads.form.key(record, self.payloads.key)
 
 
 def _asks_beside(query: models.QueryRequest) -> bool:

@@ -19,8 +19,8 @@ from surprise_rerank.connectors.qdrant._schema import (
     SIGMA,
     SURPRISE,
     TOKEN_VECTORS,
-    PointId,
     Record,
+    given_point_id,
 )
 from surprise_rerank.connectors.qdrant._search.filters import require_tests
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
@@ -166,12 +166,16 @@ def request(
     )
 
 
-def by_id(
-    points: Sequence[PointId], fields: Sequence[str], vectors: Sequence[str] = ()
-) -> models.QueryRequest:
+def having_ids(points: Sequence[str]) -> models.Filter:
+    """A filter for points by their ids."""
+    condition = models.HasIdCondition(has_id=[given_point_id(point) for point in points])
+    return models.Filter(must=[condition])
+
+
+def by_id(points: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()) -> models.QueryRequest:
     """A request for points by id, in any order; unknown ids are left out."""
     return models.QueryRequest(
-        filter=models.Filter(must=[models.HasIdCondition(has_id=list(points))]),
+        filter=having_ids(points),
         limit=max(len(points), 1),
         with_payload=list(fields),
         with_vector=list(vectors) or False,

@@ -158,11 +158,10 @@ def behind(storage: Storage, record: StatisticsRecord) -> int:
 
 def documents_behind(storage: Storage, record: StatisticsRecord) -> int:
     """Number of documents of such points; at least 1 where there is such a point."""
-    points = behind(storage, record)
-    if storage.manifest.options.passages is None or not points:
+    points, firsts = behind(storage, record), storage.manifest.options.firsts()
+    if firsts is None or not points:
         return points
-    first = models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))
-    return max(storage.engine.count(models.Filter(must=[first], must_not=_outdated(record).must_not)), 1)
+    return max(storage.engine.count(models.Filter(must=[firsts], must_not=_outdated(record).must_not)), 1)
 
 
 def set_latest(storage: Storage, latest: Statistics) -> None:
